@@ -53,8 +53,10 @@ test: setup ## all tests of the product, with those of the documentation; one th
 outdated: ## published results that are older than 20 commits to the data plane; never a failure
 	cargo run --quiet --locked -p fairway-lab -- publish --check --outdated
 
-lint: setup ## format, clippy, documentation, workflows, licences and bans of the dependencies
+lint: setup ## format, spelling, names, clippy, documentation, workflows, licences and bans of the dependencies
 	cargo fmt --all --check
+	.ci/typos --format brief
+	.ci/names
 	cd conformance/grpc/tonic && cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items --locked
