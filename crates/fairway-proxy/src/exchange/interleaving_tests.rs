@@ -33,15 +33,12 @@ use crate::worker::Worker;
 /// A message from one end to the other about one exchange.
 #[derive(Clone, Debug)]
 enum Message {
-    /// Start line and fields.
     Head(Head),
     Data(Vec<u8>),
     End,
-    /// The exchange is aborted.
     Reset,
 }
 
-/// An in-memory connection.
 #[derive(Default)]
 struct Line {
     /// What the proxy sent, with the part number of the exchange.
@@ -79,7 +76,6 @@ impl Line {
         Rc::new(RefCell::new(Self { most, ..Self::default() }))
     }
 
-    /// Sends a message to the proxy.
     fn send(&mut self, part: u32, message: Message) {
         let inbox = self.parts.get_mut(&part).unwrap();
         if let (Message::Reset, PartState::Open) = (&message, inbox.state) {
@@ -100,7 +96,6 @@ impl Line {
         self.parts.values().filter(|inbox| inbox.state != PartState::Dropped).count()
     }
 
-    /// What the proxy sent in one part.
     fn messages_of(&self, part: u32) -> SentMessages {
         let mut sent_messages = SentMessages::default();
         for (_, message) in self.sent_messages.iter().filter(|(number, _)| *number == part) {
@@ -133,9 +128,7 @@ struct SentMessages {
 struct LinePart {
     line: SharedLine,
     number: u32,
-    /// The received body is complete.
     whole: bool,
-    /// The sent body is complete.
     finished: bool,
     heard: u64,
     sent: u64,
@@ -404,7 +397,6 @@ struct Pair {
     worker: Rc<Worker<LineNetwork>>,
     client: SharedLine,
     endpoints: Rc<RefCell<Vec<SharedLine>>>,
-    /// Requests so far.
     begun: u32,
 }
 
@@ -467,12 +459,10 @@ impl Pair {
         found.last().map(|(line, part, _)| (line, part))
     }
 
-    /// What the client got.
     fn response(&self, number: u32) -> SentMessages {
         self.client.borrow().messages_of(number)
     }
 
-    /// The client sends a message in an exchange.
     fn client_says(&self, number: u32, message: Message) {
         self.client.borrow_mut().send(number, message);
     }
