@@ -159,7 +159,7 @@ async fn metrics_and_log_members_are_those_of_a_running_process() {
     )
     .unwrap();
     let flags = ["--access-log", "json", "--geoip", geoip.path().to_str().unwrap()];
-    let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
+    let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
     let mut client = Client::connect(fairway.http).await.unwrap();
     client.exchange(&Request::get("a.test", "/").close()).await.unwrap();
 
@@ -180,7 +180,7 @@ async fn metrics_and_log_members_are_those_of_a_running_process() {
     nothing_beyond(&printed, &described, "not described");
     nothing_beyond(&described, &printed, "not printed");
 
-    let line = fairway.program().line_with("\"took_us\"").await;
+    let line = fairway.line_with("\"took_us\"").await;
     let mut members = BTreeSet::new();
     members_of("", &serde_json::from_str(&line).unwrap(), &mut members);
     let described: BTreeSet<_> = quoted(&text).map(str::to_owned).collect();

@@ -144,7 +144,7 @@ async fn a_replica_that_sheds_live_load_stays_ready_and_serves_again_when_the_lo
     }
     assert_eq!(status(&fairway, "good.test").await, 503);
     assert_eq!(fairway.admin("/readyz").await.unwrap().status, 200);
-    fairway.program().line_with("above the memory budget").await;
+    fairway.line_with("above the memory budget").await;
     drop(held);
     until_served(&fairway, "good.test").await;
     fairway.until_metric("fairway_shedding_workers", &[], |workers| workers == 0.0).await;

@@ -129,11 +129,11 @@ async fn a_gateway_on_the_port_of_the_admin_server_is_named_in_the_log_and_in_co
     let manifests = Manifests::new();
     manifests.put("services.yaml", service("web", connections("web").await, datagrams("web").await));
     let flags = ["--gateway-address", "127.0.0.1"];
-    let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
+    let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
     let admin = fairway.admin;
     manifests.put("gateway.yaml", gateway(admin.port()));
     let why = format!("listener tcp cannot have port {}: {admin} is that of --admin", admin.port());
-    let line = fairway.program().line_with("port-unavailable").await;
+    let line = fairway.line_with("port-unavailable").await;
     assert!(line.contains(&why), "{line}");
     eventually("the same in /config", WAIT_TIMEOUT, || async {
         let config = fairway.admin("/config").await.unwrap().body;

@@ -99,7 +99,7 @@ async fn the_log_contains_requests_right_before_the_end() {
     client.exchange(&Request::get("a.test", "/last").close()).await.unwrap();
     fairway.program().terminate().unwrap();
     assert_eq!(fairway.program().exit_within(WAIT_TIMEOUT).await.code(), Some(0));
-    fairway.program().line_with("/last").await;
+    fairway.line_with("/last").await;
 }
 
 #[tokio::test]

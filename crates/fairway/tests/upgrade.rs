@@ -135,8 +135,8 @@ async fn upgrades_under_load_lose_no_request_whatever_the_number_of_workers() {
     let traffic = Traffic::start(endpoints.into_iter().map(endpoint).collect());
     traffic.until_more().await;
     for workers in [1, 3, 2] {
-        let mut next = successor(&current, &meeting.flags(site.manifests().path(), workers), &[]);
-        next.program().line_with(REPLACED).await;
+        let next = successor(&current, &meeting.flags(site.manifests().path(), workers), &[]);
+        next.line_with(REPLACED).await;
         traffic.until_more().await;
         assert!(current.program().exit_within(WAIT_TIMEOUT).await.success(), "{:#?}", current.lines());
         traffic.until_more().await;
@@ -182,9 +182,9 @@ async fn a_request_under_way_ends_in_the_old_process_while_the_new_one_serves() 
     // A connection to the admin server that has received its response.
     let mut probe = Client::connect(old.admin).await.unwrap();
     assert_eq!(probe.exchange(&Request::get("a", "/readyz")).await.unwrap().status, 200);
-    let mut new = successor(&old, &flags, &[]);
-    new.program().line_with(REPLACED).await;
-    old.program().line_with("has replaced this one").await;
+    let new = successor(&old, &flags, &[]);
+    new.line_with(REPLACED).await;
+    old.line_with("has replaced this one").await;
     assert!(fine(new.http).await && old.program().is_running());
     // Requests to this address reach the new process.
     probe.expect_closed().await;
@@ -214,7 +214,7 @@ async fn the_old_process_keeps_serving_if_the_new_one_fails() {
         // If a flag can be given only once, the last one wins: this replaces the addresses of --http.
         let mut new = successor(&old, flags, &more);
         assert_eq!(new.program().exit_within(WAIT_TIMEOUT).await.code(), Some(2), "{:#?}", new.lines());
-        new.program().line_with(part).await;
+        new.line_with(part).await;
         assert!(fine(old.http).await && old.program().is_running());
     }
     // Another process that gets the sockets but exits before it is ready.
@@ -228,14 +228,14 @@ async fn the_old_process_keeps_serving_if_the_new_one_fails() {
         "the sockets of HTTP and HTTPS for each worker and of the admin server"
     );
     drop((predecessor, sockets));
-    old.program().line_with("did not become ready").await;
+    old.line_with("did not become ready").await;
     for _ in 0..20 {
         assert!(fine(old.http).await);
     }
     assert_eq!(old.admin("/readyz").await.unwrap().status, 200);
     // The next one succeeds.
-    let mut new = successor(&old, &flags, &[]);
-    new.program().line_with(REPLACED).await;
+    let new = successor(&old, &flags, &[]);
+    new.line_with(REPLACED).await;
     assert!(old.program().exit_within(WAIT_TIMEOUT).await.success());
     assert!(fine(new.http).await);
 }
@@ -249,10 +249,10 @@ async fn a_process_that_stops_leaves_its_place_to_one_that_gets_ready() {
     client.send(Request::get("a.test", "/held").bytes()).await.unwrap();
     backend.wait_until("the request is there", |backend| backend.waiting_count() == 1).await;
     old.program().terminate().unwrap();
-    old.program().line_with("draining").await;
+    old.line_with("draining").await;
     let mut refused = successor(&old, &flags, &[]);
     assert_eq!(refused.program().exit_within(WAIT_TIMEOUT).await.code(), Some(2));
-    refused.program().line_with("the running process refuses: it is stopping").await;
+    refused.line_with("the running process refuses: it is stopping").await;
     backend.release();
     assert_eq!(client.read_response().await.unwrap().status, 200);
     assert!(old.program().exit_within(WAIT_TIMEOUT).await.success());

@@ -193,6 +193,11 @@ impl Fairway {
         self.program.lines()
     }
 
+    /// Waits for a line that contains `text` and gives it.
+    pub async fn line_with(&self, text: &str) -> String {
+        self.program.line_with(text).await
+    }
+
     /// The process.
     pub fn program(&mut self) -> &mut Program {
         &mut self.program

@@ -54,11 +54,12 @@ impl Databases {
 }
 
 impl SharedDatabases {
-    /// Replaces the databases; returns the previous ones.
+    /// Replaces the databases; returns the previous ones. Metrics come last: whoever sees a database there has its
+    /// next request decided by it.
     pub(super) fn replace(&self, databases: Databases, figures: Vec<FileFigures>) -> Arc<Databases> {
-        *lock(&self.figures) = figures;
         let before = std::mem::replace(&mut *lock(&self.current), Arc::new(databases));
         self.version.fetch_add(1, Ordering::Release);
+        *lock(&self.figures) = figures;
         before
     }
 

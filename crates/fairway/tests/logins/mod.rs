@@ -545,9 +545,9 @@ async fn a_refresh_for_another_user_is_refused() {
 async fn metadata_that_leads_elsewhere_closes_the_paths_and_the_log_says_why() {
     let site = Site::new().await;
     site.provider.change(|it| it.metadata["token_endpoint"] = "http://metadata.internal/token".into());
-    let mut fairway = site.run().await;
+    let fairway = site.run().await;
     assert_eq!(Browser::new(&fairway).go("/").await.status, 503);
-    let line = fairway.program().line_with("OpenID provider").await;
+    let line = fairway.line_with("OpenID provider").await;
     assert!(line.contains("additionalHosts") && line.contains("metadata.internal"), "{line}");
 }
 
