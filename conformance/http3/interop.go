@@ -86,6 +86,7 @@ func interopCases() []interopCase {
 		interopCase{"connections", "unknown name", "RFC 6066 §3", (*laboratory).unknownName},
 		interopCase{"connections", "no common protocol", "RFC 9001 §8.1", (*laboratory).unknownProtocol},
 		interopCase{"connections", "certificate of the client", "RFC 8446 §4.3.2", (*laboratory).clientCertificate},
+		interopCase{"connections", "GET with the handshake (0-RTT), and its session replayed", "RFC 8470 §5", (*laboratory).earlyData},
 		interopCase{"connections", "unknown version of QUIC", "RFC 9000 §6", (*laboratory).unknownVersion},
 		interopCase{"connections", "client moves to another socket, 16 times", "RFC 9000 §9", func(lab *laboratory) error { return lab.repeat(16, lab.migrates) }},
 		interopCase{"connections", "NAT takes another port, 16 times", "RFC 9000 §9.3", func(lab *laboratory) error { return lab.repeat(16, lab.rebinds) }},

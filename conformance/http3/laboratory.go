@@ -60,20 +60,25 @@ func newLaboratory(chosen options) (*laboratory, error) {
 	return lab, lab.readSettings()
 }
 
-// start starts the server, the first time or again.
+// start starts the server of all cases, the first time or again.
 func (lab *laboratory) start() (err error) {
+	lab.process, err = lab.startServer(lab.plan)
+	return err
+}
+
+// startServer starts a server of the tested kind.
+func (lab *laboratory) startServer(plan peer.Plan) (*peer.Process, error) {
 	switch lab.chosen.peer {
 	case "quic-go":
-		lab.process, err = peer.StartQUICGo(lab.plan)
+		return peer.StartQUICGo(plan)
 	case "fairway":
 		if lab.chosen.fairway == "" {
-			return fmt.Errorf("no program to test; use -fairway or FAIRWAY")
+			return nil, fmt.Errorf("no program to test; use -fairway or FAIRWAY")
 		}
-		lab.process, err = peer.StartFairway(lab.chosen.fairway, lab.plan, lab.chosen.workers)
+		return peer.StartFairway(lab.chosen.fairway, plan, lab.chosen.workers)
 	default:
-		err = fmt.Errorf("unknown peer %q", lab.chosen.peer)
+		return nil, fmt.Errorf("unknown peer %q", lab.chosen.peer)
 	}
-	return err
 }
 
 func (lab *laboratory) close() {

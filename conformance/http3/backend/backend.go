@@ -46,6 +46,7 @@ func Start() (*Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/body", body)
 	mux.HandleFunc("/early", early)
+	mux.HandleFunc("/early-data", earlyData)
 	mux.HandleFunc("/echo", echo)
 	mux.HandleFunc("/held", server.hold)
 	mux.HandleFunc("/endless", server.endless)
@@ -109,6 +110,11 @@ func early(writer http.ResponseWriter, request *http.Request) {
 	writer.WriteHeader(http.StatusEarlyHints)
 	writer.Header().Del("Link")
 	fmt.Fprint(writer, "late")
+}
+
+// earlyData responds with the Early-Data header of the request (RFC 8470 §5.1).
+func earlyData(writer http.ResponseWriter, request *http.Request) {
+	fmt.Fprint(writer, request.Header.Get("Early-Data"))
 }
 
 // echo answers each piece of the request while the next is not sent yet, as a gRPC service with streams does.

@@ -73,7 +73,8 @@ func objects(plan Plan) []object {
 		{"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": object{"name": "fairway"},
 			"spec": object{"controller": "fairway.dev/ingress-controller"}},
 		{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("settings"), "data": object{
-			"use-http3": "true", "proxy-body-size": "0", "ssl-reject-handshake": "true"}},
+			"use-http3": "true", "proxy-body-size": "0", "ssl-reject-handshake": "true",
+			"ssl-early-data": fmt.Sprint(plan.EarlyData)}},
 		secret("main", "kubernetes.io/tls", pair(plan.Certificates.Main)),
 		secret("other", "kubernetes.io/tls", pair(plan.Certificates.Other)),
 		secret("authority", "Opaque", object{"ca.crt": encode(plan.Certificates.Authority)}),

@@ -28,6 +28,8 @@ type Plan struct {
 	Certificates *Certificates `json:"-"`
 	// Backend is the port of the endpoint, and Recorder and RecorderH2C those of the recorders.
 	Backend, Recorder, RecorderH2C int
+	// EarlyData allows requests in 0-RTT packets.
+	EarlyData bool
 }
 
 // Process is a server that runs.

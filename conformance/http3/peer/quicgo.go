@@ -89,7 +89,7 @@ func ServeQUICGo(file string) error {
 		return err
 	}
 	handler := settings.handler()
-	server := &http3.Server{Handler: handler, TLSConfig: http3.ConfigureTLSConfig(secured), QUICConfig: &quic.Config{MaxIncomingStreams: 128},
+	server := &http3.Server{Handler: handler, TLSConfig: http3.ConfigureTLSConfig(secured), QUICConfig: &quic.Config{MaxIncomingStreams: 128, Allow0RTT: settings.Plan.EarlyData},
 		MaxHeaderBytes: 32 << 10, Port: settings.Port}
 	over := &http.Server{Addr: address, TLSConfig: secured, Handler: http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		_ = server.SetQUICHeaders(writer.Header())
