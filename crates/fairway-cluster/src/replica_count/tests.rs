@@ -91,6 +91,18 @@ async fn only_ready_pods_of_the_fleet_and_the_own_one_count() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replicas_in_other_zones_count() {
+    let counting = Counting::among(0);
+    for number in 0..3 {
+        let mut pod = pod(number, true);
+        pod["metadata"]["labels"]["topology.kubernetes.io/zone"] = format!("zone-{number}").into();
+        pod["metadata"]["labels"]["pod-template-hash"] = format!("{number}").into();
+        counting.server.put("pods", pod);
+    }
+    assert_eq!(counting.start().after(1.0).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_replicas_are_reported_at_once_whatever_count_applies() {
     let counting = Counting::among(3).start();
     let others = || {

@@ -20,6 +20,15 @@ const REVISION_LABELS: [&str; 5] = [
     "apps.kubernetes.io/pod-index",
 ];
 
+/// Prefixes of labels that the API server copies from a pod's node (PodTopologyLabelsAdmission, Kubernetes 1.33): they differ between
+/// zones.
+const TOPOLOGY_LABEL_PREFIXES: [&str; 2] = ["topology.kubernetes.io/", "topology.k8s.io/"];
+
+/// Whether all pods of a fleet have the same value of this label.
+fn is_fleet_label(name: &str) -> bool {
+    !REVISION_LABELS.contains(&name) && !TOPOLOGY_LABEL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The pods of this fleet.
 pub(crate) struct OwnFleet {
     pods: Api<Pod>,
@@ -72,7 +81,7 @@ impl OwnFleet {
             None => FleetLabels::NotAPod,
             Some(pod) => {
                 let mut labels = pod.metadata.labels.unwrap_or_default();
-                labels.retain(|name, _| !REVISION_LABELS.contains(&name.as_str()));
+                labels.retain(|name, _| is_fleet_label(name));
                 FleetLabels::Known(labels)
             }
         };
