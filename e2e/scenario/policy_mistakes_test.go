@@ -89,7 +89,7 @@ func (s *stage) mistakes(schema map[string]any, at path) []mistake {
 		switch keyword {
 		case "properties", "items", "required":
 			// Below.
-		case "additionalProperties", "anyOf", "description", "format", "x-kubernetes-int-or-string", "x-kubernetes-list-type",
+		case "additionalProperties", "anyOf", "description", "format", "x-kubernetes-int-or-string", "x-kubernetes-list-map-keys", "x-kubernetes-list-type",
 			"x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations":
 			// Bounds nothing, or has objects in policies/refused.yaml.
 		default:
@@ -130,8 +130,8 @@ func spoiling(keyword string, schema map[string]any) (says string, spoil func(go
 	case "enum":
 		return "Unsupported value", always("something else")
 	case "pattern":
-		// No pattern of a policy takes a quotation mark.
-		return "should match", always(`"`)
+		// No pattern of a policy matches a line feed.
+		return "should match", always("\n")
 	case "minimum":
 		return "should be greater than or equal to", always(limit - 1)
 	case "maximum":
