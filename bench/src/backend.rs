@@ -42,10 +42,10 @@ mod tests {
     /// A short load as that of the scenario called `name`, straight to the backend.
     fn run_short_load(name: &str) -> Tally {
         let upstream = Upstream::start().unwrap();
-        send(&ask(name, &upstream), Duration::from_millis(100)).unwrap()
+        send(&request_for(name, &upstream), Duration::from_millis(100)).unwrap()
     }
 
-    fn ask(name: &str, upstream: &Upstream) -> Ask {
+    fn request_for(name: &str, upstream: &Upstream) -> Ask {
         let mut scenario = matching_scenarios(&[name.to_owned()]).unwrap()[0];
         scenario.tls = None;
         Ask { address: upstream.address(scenario.upstream), scenario, announces_length: true }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn an_answer_that_lacks_a_field_is_told_from_one_that_has_all() {
         let upstream = Upstream::start().unwrap();
-        let mut ask = ask("edits-1k-50", &upstream);
+        let mut ask = request_for("edits-1k-50", &upstream);
         (ask.scenario.load, ask.scenario.connections) = (Load::Idle, 1);
         let has = |fields: &[(&str, &str)]| has_fields(&ask, fields, Duration::from_secs(5)).unwrap();
         let (server, kind) = (("X-Lab-Backend", "bench"), ("content-length", "1024"));
@@ -82,7 +82,7 @@ mod tests {
     fn answers_that_are_held_back_come_when_they_are_released() {
         for name in ["waiting-streams-h2c", "http-1k-200"] {
             let upstream = Upstream::start().unwrap();
-            let mut ask = ask(name, &upstream);
+            let mut ask = request_for(name, &upstream);
             ask.scenario.load = Load::Waiting;
             let streams = ask.scenario.connections * ask.scenario.downstream.streams();
             let mut generator = Generator::open(&ask, Duration::from_secs(60)).unwrap();
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn connections_of_http_2_that_are_used_once_stay_open() {
         let upstream = Upstream::start().unwrap();
-        let mut ask = ask("idle-memory-h2", &upstream);
+        let mut ask = request_for("idle-memory-h2", &upstream);
         ask.scenario.upstream = Spoken::H2c;
         ask.scenario.connections = 20;
         let tally =

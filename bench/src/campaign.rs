@@ -13,7 +13,7 @@ use crate::measure::{self, Block, Effort};
 use crate::peers::{self, Binaries, Need, PeerRelease};
 use crate::pinning::Placement;
 use crate::report::{Findings, Origin, Report, handshakes, lacks_pairs, summarise};
-use crate::running::RunningProxy;
+use crate::running_proxy::RunningProxy;
 use crate::scenario::{Downstream, Edits, ForwardedUnit, Load, Scenario, Tls};
 use crate::site::{Certificate, Site};
 
@@ -145,7 +145,7 @@ impl Campaign {
         let mut missing = self.report.absent.clone();
         let mut part = Vec::new();
         for (one, binary) in &self.found {
-            match one.peer.lacks(&needs(scenario)) {
+            match one.peer.lacks(&required_programs(scenario)) {
                 Some(why) => _ = missing.insert(one.name.clone(), why.to_owned()),
                 None => part.push((one.clone(), binary.clone())),
             }
@@ -184,7 +184,7 @@ impl Campaign {
 }
 
 /// The features a scenario needs that not every peer has.
-fn needs(scenario: &Scenario) -> Vec<Need> {
+fn required_programs(scenario: &Scenario) -> Vec<Need> {
     match scenario.forwarded {
         ForwardedUnit::Requests => {}
         ForwardedUnit::Connections => return vec![Need::Connections],

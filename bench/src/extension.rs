@@ -48,13 +48,16 @@ async fn serve(stream: TcpStream) -> Result<(), h2::Error> {
     let mut connection = builder.handshake::<_, Bytes>(stream).await?;
     while let Some(call) = connection.accept().await {
         let (request, respond) = call?;
-        tokio::spawn(async move { answer(request, respond).await.ok() });
+        tokio::spawn(async move { answer_call(request, respond).await.ok() });
     }
     Ok(())
 }
 
 /// Responds to each message of a call as it arrives.
-async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) -> Result<(), h2::Error> {
+async fn answer_call(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) -> Result<(), h2::Error> {
     let is_check = request.uri().path().ends_with("/Check");
     let mut head = Response::new(());
     head.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
@@ -62,14 +65,14 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
     let mut body = request.into_body();
     let mut received = Vec::new();
     while let Some(piece) = body.data().await {
-        let piece = piece?;
-        body.flow_control().release_capacity(piece.len())?;
-        received.extend_from_slice(&piece);
-        let mut answers = Vec::new();
+        let chunk = piece?;
+        body.flow_control().release_capacity(chunk.len())?;
+        received.extend_from_slice(&chunk);
+        let mut responses = Vec::new();
         while let Some(message) = next_message(&mut received) {
             match (is_check, phase(&message)) {
-                (true, _) => answers.extend_from_slice(ALLOWED),
-                (false, Some(phase)) => answers.extend_from_slice(&unchanged(phase)),
+                (true, _) => responses.extend_from_slice(ALLOWED),
+                (false, Some(phase)) => responses.extend_from_slice(&unchanged(phase)),
                 (false, None) => send.send_reset(h2::Reason::PROTOCOL_ERROR),
             }
         }
@@ -77,8 +80,8 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
             send.send_reset(h2::Reason::ENHANCE_YOUR_CALM);
             return Ok(());
         }
-        if !answers.is_empty() {
-            send.send_data(answers.into(), false)?;
+        if !responses.is_empty() {
+            send.send_data(responses.into(), false)?;
         }
     }
     let mut trailers = HeaderMap::new();

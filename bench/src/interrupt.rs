@@ -33,8 +33,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
 
 /// Polls `done` every few milliseconds; returns whether it became true within `limit`.
 pub(crate) fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> anyhow::Result<bool> {
-    let begun = Instant::now();
-    while begun.elapsed() < limit {
+    let started = Instant::now();
+    while started.elapsed() < limit {
         check()?;
         if done() {
             return Ok(true);

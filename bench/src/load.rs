@@ -66,7 +66,7 @@ impl Generator {
 
     /// Sends as planned; returns once this many requests are waiting for responses.
     pub(crate) fn send_and_wait_for(&mut self, in_flight: u64) -> anyhow::Result<bool> {
-        self.0.begin();
+        self.0.start_load();
         wait_until(RESPONSE_TIMEOUT, || self.0.progress().in_flight >= in_flight)
     }
 
@@ -77,7 +77,7 @@ impl Generator {
 
     /// Sends as planned, and waits until nothing is in flight. The connections stay open.
     pub(crate) fn run(&mut self) -> anyhow::Result<()> {
-        self.0.begin();
+        self.0.start_load();
         self.finish()
     }
 

@@ -22,7 +22,7 @@ mod peers;
 mod pinning;
 mod proofs;
 mod report;
-mod running;
+mod running_proxy;
 mod scenario;
 mod site;
 

@@ -7,6 +7,6 @@ mod memory;
 
 #[cfg(test)]
 pub(crate) use block::{Around, Latency};
-pub(crate) use block::{Block, Effort, again, blocks};
+pub(crate) use block::{Block, Effort, blocks, repeat_command};
 pub(crate) use handshakes::Handshakes;
 pub(crate) use memory::{Memory, idle, waiting};

@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn a_full_name_selects_itself_and_a_beginning_selects_all_that_begin_so() {
-        let names = |asked: &str| -> Vec<&str> {
-            matching_scenarios(&[asked.to_owned()]).unwrap().iter().map(|scenario| scenario.name).collect()
+        let names = |named_in: &str| -> Vec<&str> {
+            matching_scenarios(&[named_in.to_owned()]).unwrap().iter().map(|scenario| scenario.name).collect()
         };
         assert_eq!(names("idle-memory"), ["idle-memory"]);
         assert_eq!(names("http-1k"), ["http-1k-50", "http-1k-200"]);

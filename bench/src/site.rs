@@ -154,6 +154,6 @@ fn free_ports() -> anyhow::Result<[SocketAddr; 3]> {
             }
         }
     };
-    let held = [bind()?, bind()?, bind()?];
-    Ok([held[0].local_addr()?, held[1].local_addr()?, held[2].local_addr()?])
+    let sockets = [bind()?, bind()?, bind()?];
+    Ok([sockets[0].local_addr()?, sockets[1].local_addr()?, sockets[2].local_addr()?])
 }

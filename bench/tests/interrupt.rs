@@ -47,16 +47,16 @@ fn ctrl_c_in_the_middle_leaves_no_process_and_no_results() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("results.json");
     let mut child = run(&["--out", out.to_str().unwrap()]).spawn().unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("http-1k-50 1/200") {
         line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended before its first round");
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before its first round");
     }
     assert!(group(child.id()).len() > 1, "the proxy is in its group");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
+    stderr.read_to_string(&mut rest).unwrap();
     assert!(!child.wait().unwrap().success(), "{rest}");
     assert!(rest.contains("interrupted"), "{rest}");
     let end = Instant::now() + Duration::from_secs(30);
@@ -71,7 +71,7 @@ fn ctrl_c_in_the_middle_leaves_no_process_and_no_results() {
 fn results_that_cannot_be_written_are_known_before_anything_is_measured() {
     let out = "/proc/results.json";
     let output = run(&["--out", out]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && said.contains(out), "{said}");
-    assert!(!said.contains("http-1k-50 1/"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && stderr.contains(out), "{stderr}");
+    assert!(!stderr.contains("http-1k-50 1/"), "{stderr}");
 }

@@ -32,7 +32,7 @@ struct Arguments {
 /// Side 0 faces the client, side 1 the upstream. `held[s]` was read from side `s` and not yet taken by the other.
 struct Pair {
     sides: [TcpStream; 2],
-    held: [Vec<u8>; 2],
+    scratch: [Vec<u8>; 2],
 }
 
 enum Flow {
@@ -47,12 +47,12 @@ impl Pair {
             side.set_nonblocking(true)?;
             side.set_nodelay(true)?;
         }
-        Ok(Self { sides: [downstream, upstream], held: [Vec::new(), Vec::new()] })
+        Ok(Self { sides: [downstream, upstream], scratch: [Vec::new(), Vec::new()] })
     }
 
     /// Moves data from side `from` to the other side until it is drained or the other side would block.
     fn forward(&mut self, from: usize, buffer: &mut [u8]) -> io::Result<Flow> {
-        while self.held[from].is_empty() {
+        while self.scratch[from].is_empty() {
             let read = match self.sides[from].read(buffer) {
                 Ok(0) => return Ok(Flow::Over),
                 Ok(read) => read,
@@ -61,7 +61,7 @@ impl Pair {
                 Err(error) => return Err(error),
             };
             let written = write_some(&self.sides[1 - from], &buffer[..read])?;
-            self.held[from].extend_from_slice(&buffer[written..read]);
+            self.scratch[from].extend_from_slice(&buffer[written..read]);
             if read < buffer.len() {
                 break;
             }
@@ -72,11 +72,11 @@ impl Pair {
     /// Side `to` is writable again: writes what was held for it, then resumes reading.
     fn resume(&mut self, to: usize, buffer: &mut [u8]) -> io::Result<Flow> {
         let from = 1 - to;
-        if self.held[from].is_empty() {
+        if self.scratch[from].is_empty() {
             return Ok(Flow::Open);
         }
-        let written = write_some(&self.sides[to], &self.held[from])?;
-        self.held[from].drain(..written);
+        let written = write_some(&self.sides[to], &self.scratch[from])?;
+        self.scratch[from].drain(..written);
         self.forward(from, buffer)
     }
 }

@@ -8,7 +8,7 @@ use fairway_lab_measure::{CpuTime, Distance, MachineTime, during};
 
 use super::handshakes::Handshakes;
 use crate::load::{Ask, Generator, Tally, send};
-use crate::running::{RunningProxy, sleep_after_check};
+use crate::running_proxy::{RunningProxy, sleep_after_check};
 use crate::scenario::{Load, Scenario};
 
 /// Load before the clock starts: pools fill, caches and branch predictors warm.
@@ -75,7 +75,7 @@ impl Block {
 }
 
 /// The name of a peer's second block in a round.
-pub(crate) fn again(peer: &str) -> String {
+pub(crate) fn repeat_command(peer: &str) -> String {
     format!("{peer} again")
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn blocks(
 ) -> anyhow::Result<Vec<Block>> {
     let mut order: Vec<(usize, String)> =
         proxies.iter().enumerate().map(|(index, (name, _))| (index, name.clone())).collect();
-    order.push((0, again(&proxies[0].0)));
+    order.push((0, repeat_command(&proxies[0].0)));
     let mut blocks: Vec<Block> = Vec::new();
     for round in 0..effort.blocks + effort.blocks / 2 {
         if round >= effort.blocks && !are_few(&blocks) {
@@ -126,7 +126,7 @@ struct Measurement {
 impl Measurement {
     fn take(scenario: &Scenario, proxy: &mut RunningProxy, effort: Effort) -> anyhow::Result<Self> {
         let before_ns = proxy.placement.probe();
-        let ask = ask(scenario, proxy);
+        let ask = request_for(scenario, proxy);
         send(&ask, WARM_UP)?;
         let mut generator = Generator::open(&ask, Duration::from_secs_f64(effort.seconds))?;
         sleep_after_check(SETTLE_TIME)?;
@@ -194,7 +194,7 @@ impl Measurement {
 }
 
 /// The load of a scenario's clients on a proxy.
-pub(super) fn ask(scenario: &Scenario, proxy: &RunningProxy) -> Ask {
+pub(super) fn request_for(scenario: &Scenario, proxy: &RunningProxy) -> Ask {
     Ask {
         address: if scenario.tls.is_some() { proxy.site.https } else { proxy.site.http },
         // A peer that shows the cost of a protocol gets a different load.

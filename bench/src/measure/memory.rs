@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use fairway_lab_measure::resident_bytes;
 
-use super::block::ask;
+use super::block::request_for;
 use crate::backend::Upstream;
 use crate::load::{Ask, Generator, Tally, send};
-use crate::running::{RunningProxy, sleep_after_check};
+use crate::running_proxy::{RunningProxy, sleep_after_check};
 use crate::scenario::{Downstream, Load, Scenario};
 
 /// Connections that come and go first, so that what a proxy allocates once is not counted per connection.
@@ -39,7 +39,7 @@ impl Memory {
 }
 
 pub(crate) fn idle(scenario: &Scenario, name: &str, proxy: &RunningProxy) -> anyhow::Result<Memory> {
-    let all = ask(scenario, proxy);
+    let all = request_for(scenario, proxy);
     warm_up(&all)?;
     let before_bytes = resident_bytes(&proxy.processes);
     let mut generator = Generator::open(&all, OPENING_TIMEOUT)?;
@@ -63,7 +63,7 @@ pub(crate) fn waiting(
     proxy: &RunningProxy,
     backend: &Upstream,
 ) -> anyhow::Result<Memory> {
-    let all = ask(scenario, proxy);
+    let all = request_for(scenario, proxy);
     warm_up(&all)?;
     let streams = scenario.connections * scenario.downstream.streams();
     let mut generator = Generator::open(&all, OPENING_TIMEOUT)?;

@@ -15,9 +15,9 @@ pub(super) const TRAEFIK: Peer = Peer { name: "traefik", without: &REQUESTS_ALON
 
 /// The newest that is in the laboratory's cache.
 fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {
-    let kept = std::fs::read_dir(&binaries.current).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(&binaries.current).into_iter().flatten().flatten();
     let name_of = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let built = kept.map(|entry| entry.path()).filter(|path| name_of(path).starts_with("traefik-v"));
+    let built = entries.map(|entry| entry.path()).filter(|path| name_of(path).starts_with("traefik-v"));
     let newest: Option<PathBuf> = built.max_by_key(|path| numbers(&name_of(path)));
     let program = newest.context("it was not built yet: lab/peers/tool traefik, once, four minutes")?;
     Ok(Executable::of_system(program))

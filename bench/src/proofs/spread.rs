@@ -32,8 +32,9 @@ const HEADER: [&str; 4] = [
 ];
 
 fn row(found: &Spread) -> (String, String) {
-    let of = |most: usize| found.times.iter().filter(|placed| placed.busiest_worker() == most).count();
-    let seen = (found.share()..=found.connections).map(|most| (most, of(most)));
+    let runs_with =
+        |limit: usize| found.times.iter().filter(|placed| placed.busiest_worker() == limit).count();
+    let seen = (found.share()..=found.connections).map(|most| (most, runs_with(most)));
     let seen: Vec<_> = seen.filter(|(_, times)| *times > 0).collect();
     let busiest = found.times.iter().map(proof::WorkerSpread::busiest);
     let mean = busiest.clone().sum::<f64>() / found.times.len().max(1) as f64;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fairway_lab_measure::{Distance, PairedRatio, ratios};
 
 use super::origin::Origin;
-use crate::measure::{Block, Effort, Handshakes, Memory, again};
+use crate::measure::{Block, Effort, Handshakes, Memory, repeat_command};
 use crate::scenario::Scenario;
 
 /// A complete run.
@@ -133,7 +133,7 @@ pub(crate) fn handshakes(blocks: &[Block]) -> BTreeMap<String, Handshakes> {
 
 fn summary(blocks: &[Block], peer: &str, base: &str, distance: Distance) -> Summary {
     let of_peer = || blocks.iter().filter(|block| block.peer == peer && block.distance == distance);
-    let kept: Vec<&Block> = of_peer().filter(|block| block.discarded.is_none()).collect();
+    let valid_blocks: Vec<&Block> = of_peer().filter(|block| block.discarded.is_none()).collect();
     let ratio = |figure: fn(&Block) -> f64| {
         (peer != base)
             .then(|| in_pairs(blocks, peer, base, figure))
@@ -142,7 +142,7 @@ fn summary(blocks: &[Block], peer: &str, base: &str, distance: Distance) -> Summ
             .find(|paired| paired.distance == distance)
             .map(Ratio::from)
     };
-    let sum = |of: fn(&Block) -> f64| kept.iter().map(|block| of(block)).sum::<f64>();
+    let sum = |cpu_of: fn(&Block) -> f64| valid_blocks.iter().map(|block| cpu_of(block)).sum::<f64>();
     let requests = sum(|block| block.requests as f64).max(1.0);
     let seconds = sum(|block| block.seconds).max(1e-9);
     let total_us = sum(|block| block.cpu.total_ns as f64) / 1000.0 / requests;
@@ -161,13 +161,13 @@ fn summary(blocks: &[Block], peer: &str, base: &str, distance: Distance) -> Summ
             generator_busy: sum(|block| block.around.generator_busy * block.seconds) / seconds,
         },
         busy: total_us * requests / 1e6 / seconds,
-        p50_us: middle(kept.iter().map(|block| block.latency_us.p50).collect()),
-        p99_us: kept
+        p50_us: middle(valid_blocks.iter().map(|block| block.latency_us.p50).collect()),
+        p99_us: valid_blocks
             .iter()
             .all(|block| block.requests >= WITH_P99)
-            .then(|| middle(kept.iter().map(|block| block.latency_us.p99).collect())),
-        kept: kept.len(),
-        discarded: of_peer().count() - kept.len(),
+            .then(|| middle(valid_blocks.iter().map(|block| block.latency_us.p99).collect())),
+        kept: valid_blocks.len(),
+        discarded: of_peer().count() - valid_blocks.len(),
     }
 }
 
@@ -177,13 +177,13 @@ const WITH_P99: u64 = 1000;
 /// Blocks of the peer between blocks of the base, in the order in which they ran. The base's second block of a round is the
 /// base, too, except for itself.
 fn in_pairs(blocks: &[Block], peer: &str, base: &str, figure: fn(&Block) -> f64) -> Vec<PairedRatio> {
-    let again = again(base);
+    let again = repeat_command(base);
     let pick = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<fairway_lab_measure::Block> {
         let numbered = blocks.iter().zip(0..);
         numbered
             .filter(|(block, _)| block.discarded.is_none() && is_wanted(&block.peer))
             .map(|(block, place)| fairway_lab_measure::Block {
-                place,
+                position: place,
                 figure: figure(block),
                 distance: Some(block.distance),
             })

@@ -124,11 +124,11 @@ impl FleetSelector {
             source: Box::new(source),
         })?;
         let live = listed.items.into_iter().filter(is_live).map(|pod| pod.name_any());
-        let asked = live.map(async |name| {
+        let queries = live.map(async |name| {
             let served = timeout_at(until, self.served(client, &name, object)).await;
             Replica { name, served: served.unwrap_or_else(|_| Err("no answer in time".to_owned())) }
         });
-        Ok(futures_util::future::join_all(asked).await)
+        Ok(futures_util::future::join_all(queries).await)
     }
 
     async fn served(

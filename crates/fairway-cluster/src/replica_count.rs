@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::replicas::pod_address;
 use crate::source::collection::Collection;
 use crate::source::fault::Fault;
-use crate::source::follow::{FullObject, ObjectStore, StoreEvent};
+use crate::source::object_store::{FullObject, ObjectStore, StoreEvent};
 use crate::status::{OwnFleet, is_ready};
 
 /// A lower count takes effect after this delay: departing replicas still serve their connections, and in a rolling update
@@ -47,18 +47,18 @@ pub async fn follow_ready_replicas(
     tell: impl Fn(ReadyReplicas),
 ) {
     let tell_count = |count| tell(ReadyReplicas { count, others: Vec::new() });
-    let mut count = StableCount { held: 1, fall: None };
+    let mut count = StableCount { effective: 1, fall: None };
     let (learned, patience) = (fleet_labels(client.clone(), own.clone()), sleep(FIRST_COUNT_TIMEOUT));
     let (mut learned, mut patience) = (std::pin::pin!(learned), std::pin::pin!(patience));
     let labels = tokio::select! {
         labels = &mut learned => labels,
         () = &mut patience => {
-            tell_count(count.held);
+            tell_count(count.effective);
             learned.await
         }
     };
     // No Deployment or DaemonSet created this pod.
-    let Some(labels) = labels else { return tell_count(count.held) };
+    let Some(labels) = labels else { return tell_count(count.effective) };
     let pods = ObjectStore::<Pod>::default();
     let collection = Collection { labels: Some(labels.into()), ..Pod::within(Some(&own.namespace)) };
     let (news, mut heard) = mpsc::unbounded_channel();
@@ -89,9 +89,12 @@ pub async fn follow_ready_replicas(
             () = &mut patience, if !holds => holds = true,
             () = sleep_until(falls.unwrap_or_else(Instant::now)), if falls.is_some() => count.apply_decrease(Instant::now()),
         }
-        if holds && (told.count, &told.others) != (count.held, &others) {
-            tracing::debug!(replicas = count.held, "limits of the fleet are divided by the ready replicas");
-            told = ReadyReplicas { count: count.held, others: others.clone() };
+        if holds && (told.count, &told.others) != (count.effective, &others) {
+            tracing::debug!(
+                replicas = count.effective,
+                "limits of the fleet are divided by the ready replicas"
+            );
+            told = ReadyReplicas { count: count.effective, others: others.clone() };
             tell(told.clone());
         }
     }
@@ -119,7 +122,7 @@ fn other_replicas(pods: &ObjectStore<Pod>, own: &ObjectKey) -> Vec<Arc<Pod>> {
 
 /// The effective count: increases apply at once, decreases later.
 struct StableCount {
-    held: u32,
+    effective: u32,
     fall: Option<PendingDecrease>,
 }
 
@@ -132,8 +135,8 @@ struct PendingDecrease {
 
 impl StableCount {
     fn observe(&mut self, ready: u32, now: Instant) {
-        if ready >= self.held {
-            *self = Self { held: ready, fall: None };
+        if ready >= self.effective {
+            *self = Self { effective: ready, fall: None };
             return;
         }
         let fall = self.fall.get_or_insert(PendingDecrease { since: now, highest: ready, latest: ready });
@@ -151,7 +154,7 @@ impl StableCount {
             return;
         }
         if let Some(PendingDecrease { highest, latest, .. }) = self.fall.take() {
-            self.held = highest;
+            self.effective = highest;
             self.observe(latest, now);
         }
     }

@@ -27,9 +27,9 @@ const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// Queries the other replicas.
 pub struct Replicas {
-    own: ObjectKey,
+    own_pod: ObjectKey,
     probe: Option<SocketAddr>,
-    patience: Duration,
+    query_timeout: Duration,
     state: Mutex<State>,
 }
 
@@ -42,7 +42,7 @@ struct State {
 #[derive(Clone, Debug, Default)]
 pub struct OtherReplicas {
     /// The queried pods, and what each serves or why that is unknown.
-    pub asked: Vec<(String, Result<ServedConfig, String>)>,
+    pub replies: Vec<(String, Result<ServedConfig, String>)>,
     /// How many more there are.
     pub unasked: usize,
 }
@@ -53,13 +53,18 @@ impl Replicas {
     pub fn new(client: &Client, own: ObjectKey, probe: Option<SocketAddr>) -> Self {
         let lost = "the dashboard does not show the other replicas";
         let fleet = OwnFleet::new(client, own.clone(), Arc::default()).with_consequence(lost);
-        Self { own, probe, patience: QUERY_TIMEOUT, state: Mutex::new(State { fleet, last: None }) }
+        Self {
+            own_pod: own,
+            probe,
+            query_timeout: QUERY_TIMEOUT,
+            state: Mutex::new(State { fleet, last: None }),
+        }
     }
 
     /// The name of this pod.
     #[must_use]
     pub fn own_name(&self) -> &str {
-        &self.own.name
+        &self.own_pod.name
     }
 
     /// What the other replicas serve, at most [`CACHE_TTL`] old.
@@ -73,29 +78,30 @@ impl Replicas {
         {
             return answer.clone();
         }
-        let answer = self.query_others(&mut state.fleet).await;
-        state.last = Some((Instant::now(), answer.clone()));
-        answer
+        let response = self.query_others(&mut state.fleet).await;
+        state.last = Some((Instant::now(), response.clone()));
+        response
     }
 
     async fn query_others(&self, fleet: &mut OwnFleet) -> Result<OtherReplicas, String> {
-        let pods = timeout(self.patience, fleet.list_pods()).await;
+        let pods = timeout(self.query_timeout, fleet.list_pods()).await;
         let pods = pods.map_err(|_| "the API server did not list the pods in time".to_owned())?;
         let pods = pods.map_err(|error| format!("the pods of the fleet cannot be listed: {error}"))?;
-        let mut others: Vec<_> = pods.iter().filter(|pod| pod.name_any() != *self.own.name).collect();
+        let mut others: Vec<_> = pods.iter().filter(|pod| pod.name_any() != *self.own_pod.name).collect();
         let unasked = others.len().saturating_sub(MAX_QUERIED_REPLICAS);
         others.truncate(MAX_QUERIED_REPLICAS);
-        let asked = others.into_iter().map(async |pod| (pod.name_any(), self.served(pod).await));
-        Ok(OtherReplicas { asked: join_all(asked).await, unasked })
+        let queries = others.into_iter().map(async |pod| (pod.name_any(), self.served(pod).await));
+        Ok(OtherReplicas { replies: join_all(queries).await, unasked })
     }
 
     async fn served(&self, pod: &Pod) -> Result<ServedConfig, String> {
         let probe = self.probe.ok_or_else(|| "it cannot be asked without --probe".to_owned())?;
         let ip = pod_address(pod, probe.is_ipv4()).ok_or_else(|| "it has no address yet".to_owned())?;
-        let answer = served::fetch_served(SocketAddr::new(ip, probe.port()), "", MAX_RESPONSE_BYTES);
-        let answer = timeout(self.patience, answer).await;
-        let answer = answer.map_err(|_| format!("no answer within {} s", self.patience.as_secs_f64()))?;
-        answer.map_err(|error| error.to_string())
+        let response = served::fetch_served(SocketAddr::new(ip, probe.port()), "", MAX_RESPONSE_BYTES);
+        let response = timeout(self.query_timeout, response).await;
+        let response =
+            response.map_err(|_| format!("no answer within {} s", self.query_timeout.as_secs_f64()))?;
+        response.map_err(|error| error.to_string())
     }
 }
 
@@ -127,9 +133,9 @@ mod tests {
     }
 
     /// A replica that gives this response to every request; returns its address.
-    async fn replica(answer: &str) -> SocketAddr {
+    async fn replica(response: &str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, answer) = (listener.local_addr().unwrap(), answer.to_owned());
+        let (address, answer) = (listener.local_addr().unwrap(), response.to_owned());
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut question = [0; 1_024];
@@ -141,7 +147,7 @@ mod tests {
         address
     }
 
-    fn answer(digest: &str) -> String {
+    fn reply_with(digest: &str) -> String {
         let served = json!({
             "digest": digest, "version": 4, "adopted": true, "freshness": "current", "ingress": null,
         });
@@ -151,21 +157,21 @@ mod tests {
     fn replicas(server: &ApiServer, probe: Option<SocketAddr>) -> Replicas {
         let client = testing::client(server, Arc::default());
         let replicas = Replicas::new(&client, ObjectKey::new("edge", "fairway-0"), probe);
-        Replicas { patience: wait::WAIT_TIMEOUT, ..replicas }
+        Replicas { query_timeout: wait::WAIT_TIMEOUT, ..replicas }
     }
 
     /// Each replica's digest, or the reason it is unknown.
     fn digests_or_errors<'o>(others: &'o OtherReplicas) -> Vec<(&'o str, Result<&'o str, &'o str>)> {
-        let said = |(name, served): &'o (String, Result<ServedConfig, String>)| {
+        let digest_or_error = |(name, served): &'o (String, Result<ServedConfig, String>)| {
             (name.as_str(), served.as_ref().map(|it| it.digest.as_str()).map_err(String::as_str))
         };
-        others.asked.iter().map(said).collect()
+        others.replies.iter().map(digest_or_error).collect()
     }
 
     #[tokio::test]
     async fn every_other_pod_of_the_fleet_is_queried_on_its_probe_port() {
         let server = ApiServer::new();
-        let probe = replica(&answer("0123")).await;
+        let probe = replica(&reply_with("0123")).await;
         for (name, ip) in [("fairway-0", "127.0.0.9"), ("fairway-1", "127.0.0.1"), ("fairway-2", "127.0.0.2")]
         {
             server.put("pods", pod(name, ip));
@@ -175,10 +181,13 @@ mod tests {
         server.put("pods", other);
         let replicas = replicas(&server, Some(probe));
         let others = replicas.others().await.unwrap();
-        let said = digests_or_errors(&others);
-        assert_eq!(said[0], ("fairway-1", Ok("0123")));
-        assert!(matches!(said[1], ("fairway-2", Err(reason)) if reason.contains("refused")), "{said:?}");
-        assert_eq!((said.len(), others.unasked), (2, 0));
+        let replies = digests_or_errors(&others);
+        assert_eq!(replies[0], ("fairway-1", Ok("0123")));
+        assert!(
+            matches!(replies[1], ("fairway-2", Err(reason)) if reason.contains("refused")),
+            "{replies:?}"
+        );
+        assert_eq!((replies.len(), others.unasked), (2, 0));
         let requests = server.requests("pods");
         replicas.others().await.unwrap();
         assert_eq!(server.requests("pods"), requests, "an answer is good for a while");
@@ -191,7 +200,7 @@ mod tests {
             server.put("pods", pod(&format!("fairway-{number}"), "127.0.0.1"));
         }
         let others = replicas(&server, None).others().await.unwrap();
-        assert_eq!((others.asked.len(), others.unasked), (50, 9));
+        assert_eq!((others.replies.len(), others.unasked), (50, 9));
         assert!(
             digests_or_errors(&others)
                 .iter()

@@ -30,17 +30,19 @@ pub(crate) async fn fetch_served(
     let mut stream = TcpStream::connect(address).await?;
     let question = format!("GET /served{query} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(question.as_bytes()).await?;
-    let mut answer = Vec::new();
-    stream.take(largest).read_to_end(&mut answer).await?;
-    parse_response(&answer)
+    let mut response = Vec::new();
+    stream.take(largest).read_to_end(&mut response).await?;
+    parse_response(&response)
 }
 
 /// Parses a response.
-pub(crate) fn parse_response(answer: &[u8]) -> Result<ServedConfig, ServedError> {
+pub(crate) fn parse_response(response: &[u8]) -> Result<ServedConfig, ServedError> {
     let head =
-        answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or(ServedError::InvalidResponse)?;
-    match answer.split(|byte| *byte == b' ').nth(1) {
-        Some(b"200") => serde_json::from_slice(&answer[head + 4..]).map_err(|_| ServedError::InvalidResponse),
+        response.windows(4).position(|window| window == b"\r\n\r\n").ok_or(ServedError::InvalidResponse)?;
+    match response.split(|byte| *byte == b' ').nth(1) {
+        Some(b"200") => {
+            serde_json::from_slice(&response[head + 4..]).map_err(|_| ServedError::InvalidResponse)
+        }
         Some(b"503") => Err(ServedError::Loading),
         _ => Err(ServedError::InvalidResponse),
     }

@@ -177,9 +177,9 @@ fn secret(data: &Value) -> Change {
 
 #[test]
 fn a_review_leaves_the_engine_unchanged() {
-    let made = rcgen::generate_simple_self_signed(["new.test".to_owned()]).unwrap();
+    let renewed = rcgen::generate_simple_self_signed(["new.test".to_owned()]).unwrap();
     let good = json!({
-        "tls.crt": base64(made.cert.pem().as_bytes()), "tls.key": base64(made.signing_key.serialize_pem().as_bytes())
+        "tls.crt": base64(renewed.cert.pem().as_bytes()), "tls.key": base64(renewed.signing_key.serialize_pem().as_bytes())
     });
     let mut with_tls = ingress("shows", "new.test", "2025-06-01T00:00:00Z");
     with_tls["spec"]["tls"] = json!([{ "hosts": ["new.test"], "secretName": "tls" }]);
@@ -230,11 +230,11 @@ async fn exchange(stream: &mut Stream, head: &str, body: &[u8]) -> Option<(u16, 
     // The server may respond and close before it has read everything.
     _ = stream.write_all(head.as_bytes()).await;
     _ = stream.write_all(body).await;
-    let mut answer = Vec::new();
-    _ = stream.read_to_end(&mut answer).await;
-    let answer = String::from_utf8(answer).unwrap();
-    let status = answer.split(' ').nth(1)?.parse().unwrap();
-    Some((status, answer.split_once("\r\n\r\n").unwrap().1.to_owned()))
+    let mut response = Vec::new();
+    _ = stream.read_to_end(&mut response).await;
+    let response = String::from_utf8(response).unwrap();
+    let status = response.split(' ').nth(1)?.parse().unwrap();
+    Some((status, response.split_once("\r\n\r\n").unwrap().1.to_owned()))
 }
 
 /// A running webhook, with its certificate in a directory.
@@ -264,14 +264,23 @@ impl Served {
     }
 
     fn load(&self) {
-        let batch =
-            ChangeBatch { changes: objects(), diagnostics: vec![], heard: Instant::now(), written: None };
+        let batch = ChangeBatch {
+            changes: objects(),
+            diagnostics: vec![],
+            received_at: Instant::now(),
+            written: None,
+        };
         self.pipeline.inlet().send(batch);
         self.pipeline.wait_for_first(TEST_TIMEOUT).unwrap();
     }
 
     /// The status and body of the response to a request; `None` if the handshake fails.
-    async fn ask(&self, root: &CertificateDer<'static>, head: &str, body: &[u8]) -> Option<(u16, String)> {
+    async fn send_request(
+        &self,
+        root: &CertificateDer<'static>,
+        head: &str,
+        body: &[u8],
+    ) -> Option<(u16, String)> {
         let mut stream = self.connect(root, None).await?;
         exchange(&mut stream, head, body).await
     }
@@ -301,12 +310,12 @@ impl Served {
                 "kind": { "group": "networking.k8s.io", "version": "v1", "kind": "Ingress" }
             }
         });
-        let (status, body) = self.ask(root, "POST /", review.to_string().as_bytes()).await.unwrap();
+        let (status, body) = self.send_request(root, "POST /", review.to_string().as_bytes()).await.unwrap();
         assert_eq!(status, 200, "{body}");
-        let answer: Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(answer["kind"], "AdmissionReview");
-        assert_eq!(answer["response"]["uid"], "q-1");
-        answer["response"].clone()
+        let reply: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(reply["kind"], "AdmissionReview");
+        assert_eq!(reply["response"]["uid"], "q-1");
+        reply["response"].clone()
     }
 }
 
@@ -315,10 +324,10 @@ fn files(dir: &Path, client_ca: Option<PathBuf>) -> CertificateFiles {
 }
 
 fn put_certificate(dir: &Path) -> CertificateDer<'static> {
-    let made = rcgen::generate_simple_self_signed(["webhook.test".to_owned()]).unwrap();
-    fs::write(dir.join("tls.crt"), made.cert.pem()).unwrap();
-    fs::write(dir.join("tls.key"), made.signing_key.serialize_pem()).unwrap();
-    made.cert.der().clone()
+    let self_signed = rcgen::generate_simple_self_signed(["webhook.test".to_owned()]).unwrap();
+    fs::write(dir.join("tls.crt"), self_signed.cert.pem()).unwrap();
+    fs::write(dir.join("tls.key"), self_signed.signing_key.serialize_pem()).unwrap();
+    self_signed.cert.der().clone()
 }
 
 #[tokio::test]
@@ -367,9 +376,9 @@ async fn reviews_have_the_texts_of_check() {
 #[tokio::test]
 async fn without_a_configuration_everything_is_allowed_with_a_warning() {
     let (served, root) = Served::new();
-    let answer = served.review(&root, &ingress("new", "old.test", "2026-02-01T00:00:00Z")).await;
-    assert_eq!(answer["allowed"], true);
-    assert!(answer["warnings"][0].as_str().unwrap().contains("not judged"), "{answer}");
+    let response = served.review(&root, &ingress("new", "old.test", "2026-02-01T00:00:00Z")).await;
+    assert_eq!(response["allowed"], true);
+    assert!(response["warnings"][0].as_str().unwrap().contains("not judged"), "{response}");
 }
 
 #[tokio::test]
@@ -377,7 +386,7 @@ async fn malformed_and_oversized_requests_are_refused() {
     let (served, root) = Served::new();
     served.load();
     for body in ["", "{", "[]", r#"{"apiVersion":"v1","kind":"Pod","request":{}}"#] {
-        assert_eq!(served.ask(&root, "POST /", body.as_bytes()).await.unwrap().0, 400, "{body}");
+        assert_eq!(served.send_request(&root, "POST /", body.as_bytes()).await.unwrap().0, 400, "{body}");
     }
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
@@ -385,10 +394,10 @@ async fn malformed_and_oversized_requests_are_refused() {
             "kind": { "group": "networking.k8s.io", "version": "v1", "kind": "Ingress" }
         }
     });
-    assert_eq!(served.ask(&root, "POST /", review.to_string().as_bytes()).await.unwrap().0, 400);
-    assert_eq!(served.ask(&root, "GET /", b"").await.unwrap().0, 405);
+    assert_eq!(served.send_request(&root, "POST /", review.to_string().as_bytes()).await.unwrap().0, 400);
+    assert_eq!(served.send_request(&root, "GET /", b"").await.unwrap().0, 405);
     let large = vec![b' '; 3 * 1024 * 1024 + 1];
-    assert_eq!(served.ask(&root, "POST /", &large).await.unwrap().0, 413);
+    assert_eq!(served.send_request(&root, "POST /", &large).await.unwrap().0, 413);
     let good = served.review(&root, &ingress("new", "new.test", "2026-02-01T00:00:00Z")).await;
     assert_eq!(good["allowed"], true);
 }
@@ -402,11 +411,11 @@ async fn a_new_certificate_is_used_unless_it_is_invalid() {
     fs::write(served.dir.path().join("tls.crt"), "broken").unwrap();
     let next = put_certificate(served.dir.path());
     let end = Instant::now() + TEST_TIMEOUT;
-    while served.ask(&next, "GET /", b"").await.is_none() {
+    while served.send_request(&next, "GET /", b"").await.is_none() {
         assert!(Instant::now() < end, "the new certificate is not shown");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(served.ask(&root, "GET /", b"").await.is_none(), "the old one is gone");
+    assert!(served.send_request(&root, "GET /", b"").await.is_none(), "the old one is gone");
 }
 
 #[test]
@@ -423,18 +432,18 @@ fn files_without_a_certificate_are_named() {
         };
         Webhook::bind(address, files)
     };
-    let said = |chain: &Path, key: &Path| bound(chain, key, None).unwrap_err().to_string();
+    let refusal = |chain: &Path, key: &Path| bound(chain, key, None).unwrap_err().to_string();
     for broken in ["none.crt", "tls.key"] {
         let error = bound(&chain, &key, Some(&dir.path().join(broken))).unwrap_err().to_string();
         assert!(error.contains(broken), "{error}");
     }
-    assert!(said(&dir.path().join("none"), &key).contains("none: No such file"));
+    assert!(refusal(&dir.path().join("none"), &key).contains("none: No such file"));
     fs::write(&chain, "nothing").unwrap();
-    assert!(said(&chain, &key).contains("tls.crt"), "{}", said(&chain, &key));
-    let kept = fs::read(&key).unwrap();
+    assert!(refusal(&chain, &key).contains("tls.crt"), "{}", refusal(&chain, &key));
+    let old_key = fs::read(&key).unwrap();
     put_certificate(dir.path());
-    fs::write(&key, kept).unwrap();
-    assert!(said(&chain, &key).contains("does not go with"), "{}", said(&chain, &key));
+    fs::write(&key, old_key).unwrap();
+    assert!(refusal(&chain, &key).contains("does not go with"), "{}", refusal(&chain, &key));
 }
 
 /// An authority, and a client certificate issued by it.

@@ -28,7 +28,7 @@ pub struct Disagreement {
     /// What the first configuration does with it.
     pub from: String,
     /// What the second configuration does with it.
-    pub to: String,
+    pub target_outcome: String,
 }
 
 /// Looks each request up in both configurations. Skips requests over TLS if `from` has no certificate for the host, because `to`
@@ -45,7 +45,11 @@ pub fn agreement(plan: &Plan, from: &Snapshot, to: &Snapshot) -> Agreement {
         agreement.probes += 1;
         let [before, after] = [from, to].map(|snapshot| describe(snapshot, probe));
         if before != after {
-            agreement.differing.push(Disagreement { probe: probe.clone(), from: before, to: after });
+            agreement.differing.push(Disagreement {
+                probe: probe.clone(),
+                from: before,
+                target_outcome: after,
+            });
         }
     }
     agreement
@@ -179,18 +183,18 @@ fn redirected(probe: &Probe, rule: &Rule) -> Option<String> {
     })
 }
 
-fn to_https(probe: &Probe, of: &HttpsRedirect) -> String {
-    Location { scheme: Scheme::Https.as_str(), ..Location::from_probe(probe) }.redirect(of.status)
+fn to_https(probe: &Probe, redirect: &HttpsRedirect) -> String {
+    Location { scheme: Scheme::Https.as_str(), ..Location::from_probe(probe) }.redirect(redirect.status)
 }
 
-fn redirect_text(probe: &Probe, of: &Redirect) -> String {
+fn redirect_text(probe: &Probe, path_redirect: &Redirect) -> String {
     let here = Location::from_probe(probe);
-    match &of.target {
+    match &path_redirect.target {
         RedirectTarget::Url(url) => {
-            format!("{} to {}", of.status, url.trim_end_matches('/'))
+            format!("{} to {}", path_redirect.status, url.trim_end_matches('/'))
         }
-        RedirectTarget::Path(path) => Location { path, ..here }.redirect(of.status),
-        RedirectTarget::Host(host) => Location { host, ..here }.redirect(of.status),
+        RedirectTarget::Path(path) => Location { path, ..here }.redirect(path_redirect.status),
+        RedirectTarget::Host(host) => Location { host, ..here }.redirect(path_redirect.status),
         RedirectTarget::Parts { scheme, host, port, path, .. } => {
             let scheme = scheme.as_deref().unwrap_or(here.scheme);
             let own = (scheme == "https" && *port == Some(443)) || (scheme == "http" && *port == Some(80));
@@ -207,7 +211,7 @@ fn redirect_text(probe: &Probe, of: &Redirect) -> String {
                 // A redirect URL of an Ingress drops the query; the report mentions that routes keep it.
                 query: if is_url { "" } else { here.query },
             };
-            to.redirect(of.status)
+            to.redirect(path_redirect.status)
         }
     }
 }
@@ -283,7 +287,7 @@ mod tests {
         let rule = Rule {
             origin: origin.at("spec.rules[0]"),
             matches: vec![Match { path: PathMatch::Prefix(path.into()), ..Match::default() }],
-            phases: phases.kept(),
+            phases: phases.shared(),
             action: Action::Forward(vec![WeightedBackend::new(backend.key.clone(), 1)]),
             policy: Arc::default(),
             labels: RuleLabels::default(),
@@ -309,7 +313,7 @@ mod tests {
     fn differing(from: &Snapshot, to: &Snapshot) -> Vec<(String, String)> {
         let found = agreement(&Plan::from_snapshot(from, Schemes::Http, 100), from, to);
         assert!(found.probes > 3, "{found:?}");
-        found.differing.into_iter().map(|it| (it.from, it.to)).collect()
+        found.differing.into_iter().map(|it| (it.from, it.target_outcome)).collect()
     }
 
     #[test]

@@ -26,8 +26,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::answer::{self, Body, Part, ResponseParts};
 use crate::probe::{PROBE_HEADER, Probe};
+use crate::response::{self, Body, Part, ResponseParts};
 
 /// Maximum size of a body that is compared; a longer body closes the connection.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
@@ -208,7 +208,7 @@ impl Connection {
             digest: format!("not ended within {} s", step_timeout.as_secs_f64()),
             start: Vec::new(),
         });
-        Ok(answer::response_parts(probe, &head, &body))
+        Ok(response::response_parts(probe, &head, &body))
     }
 }
 
@@ -244,16 +244,16 @@ async fn read(mut body: Incoming) -> Body {
     let mut context = Context::new(&SHA256);
     let (mut start, mut length) = (Vec::new(), 0);
     let ended = loop {
-        let piece = match body.frame().await {
+        let chunk = match body.frame().await {
             None => break "",
             Some(Err(_)) => break ", truncated",
             Some(Ok(frame)) => frame,
         };
-        let Some(piece) = piece.data_ref() else { continue };
-        let piece = &piece[..piece.len().min(MAX_BODY_BYTES - length)];
-        context.update(piece);
-        length += piece.len();
-        start.extend_from_slice(&piece[..piece.len().min(KEPT_BODY_BYTES.saturating_sub(start.len()))]);
+        let Some(piece) = chunk.data_ref() else { continue };
+        let chunk = &piece[..piece.len().min(MAX_BODY_BYTES - length)];
+        context.update(chunk);
+        length += chunk.len();
+        start.extend_from_slice(&chunk[..chunk.len().min(KEPT_BODY_BYTES.saturating_sub(start.len()))]);
         if length == MAX_BODY_BYTES {
             break " and more";
         }
@@ -304,7 +304,9 @@ impl fmt::Display for Failure {
             Self::Handshake(why) => write!(f, "no TLS: {why}"),
             Self::NotHttp => f.write_str("the response is not HTTP/1.1"),
             Self::Closed => f.write_str("the connection ended without a response"),
-            Self::Late(step_timeout) => write!(f, "{} {} s", answer::LATE_PREFIX, step_timeout.as_secs_f64()),
+            Self::Late(step_timeout) => {
+                write!(f, "{} {} s", response::LATE_PREFIX, step_timeout.as_secs_f64())
+            }
         }
     }
 }

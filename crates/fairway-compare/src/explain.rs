@@ -12,10 +12,10 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
 use serde::Serialize;
 
-use crate::answer::Part;
 use crate::facts::Objects;
 use crate::located::{Located, is_of_object};
 use crate::probe::Probe;
+use crate::response::Part;
 use crate::topics;
 
 /// The explanation of a difference.

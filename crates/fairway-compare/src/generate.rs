@@ -27,7 +27,7 @@ pub(crate) struct Collected {
     pub(crate) invalid: usize,
     /// Whether any probe comes from a rule of an object.
     pub(crate) is_of_objects: bool,
-    seen: HashSet<String>,
+    seen_ids: HashSet<String>,
 }
 
 /// The host and schemes of a rule's probes.
@@ -89,7 +89,7 @@ impl Collected {
     pub(crate) fn add(&mut self, probe: Probe) {
         if !is_valid_request(&probe) {
             self.invalid += 1;
-        } else if self.seen.insert(format!("{:?}", probe.dedup_key())) {
+        } else if self.seen_ids.insert(format!("{:?}", probe.dedup_key())) {
             self.probes.push(probe);
         }
     }
@@ -113,28 +113,28 @@ impl Collected {
         self.add(place.request(ProbeKind::Get, &format!("/{UNKNOWN_NAME}-no-such-path"), Purpose::NoRule));
     }
 
-    fn add_match(&mut self, place: &ProbeTarget<'_>, rule: &Rule, of: &Match) {
+    fn add_match(&mut self, place: &ProbeTarget<'_>, rule: &Rule, route_match: &Match) {
         if !is_of_object(rule) {
             return self.add(place.request(ProbeKind::Get, "/", Purpose::NoRule));
         }
-        let paths = sample::paths(&of.path, place.host.path_form);
+        let paths = sample::paths(&route_match.path, place.host.path_form);
         let Some(first) = paths.first() else { return };
-        let (first, without) = (with_query(first, of), first);
-        if let Some(method) = &of.method {
-            return self.add_method(place, method, of, &first);
+        let (first, without) = (with_query(first, route_match), first);
+        if let Some(method) = &route_match.method {
+            return self.add_method(place, method, route_match, &first);
         }
-        if !of.query.is_empty() {
+        if !route_match.query.is_empty() {
             self.add(place.request(ProbeKind::Get, without, Purpose::Query));
         }
-        if !(of.headers.is_empty() && of.cookies.is_empty()) {
-            return self.add_conditions(place, of, &first);
+        if !(route_match.headers.is_empty() && route_match.cookies.is_empty()) {
+            return self.add_conditions(place, route_match, &first);
         }
         for scheme in place.schemes.all() {
             self.add(Probe::request(scheme, &place.name, ProbeKind::Get, &first, Purpose::Path));
         }
         self.add(place.request(ProbeKind::Head, &first, Purpose::Path));
         for path in &paths[1..] {
-            self.add(place.request(ProbeKind::Get, &with_query(path, of), Purpose::PathType));
+            self.add(place.request(ProbeKind::Get, &with_query(path, route_match), Purpose::PathType));
         }
         self.add_cors(place, rule, &first);
         if rule.phases.steps().any(changes_the_target) {
@@ -147,9 +147,9 @@ impl Collected {
     }
 
     /// Adds probes with the method of a match, if it is safe, and with another method.
-    fn add_method(&mut self, place: &ProbeTarget<'_>, method: &str, of: &Match, target: &str) {
+    fn add_method(&mut self, place: &ProbeTarget<'_>, method: &str, route_match: &Match, target: &str) {
         let headers: Vec<_> =
-            of.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
+            route_match.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
         match [ProbeKind::Get, ProbeKind::Head, ProbeKind::Options]
             .into_iter()
             .find(|kind| kind.method() == Some(method))
@@ -164,11 +164,11 @@ impl Collected {
     }
 
     /// Adds probes with the required headers and cookies, and with another value for each.
-    fn add_conditions(&mut self, place: &ProbeTarget<'_>, of: &Match, target: &str) {
+    fn add_conditions(&mut self, place: &ProbeTarget<'_>, route_match: &Match, target: &str) {
         let headers: Vec<_> =
-            of.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
+            route_match.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
         let cookies: Vec<_> =
-            of.cookies.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
+            route_match.cookies.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
         let purpose = if headers.is_empty() { Purpose::Cookie } else { Purpose::Header };
         self.add(place.request(ProbeKind::Get, target, purpose).with_headers(fields(&headers, &cookies)));
         for at in 0..headers.len() {
@@ -186,13 +186,13 @@ impl Collected {
     }
 
     /// Adds a request that the rule refuses. If the condition matches every path, it uses the path of the rule.
-    fn add_denied(&mut self, place: &ProbeTarget<'_>, rule: &Rule, of: &Match) {
-        let path = match (&of.path, rule.matches.first()) {
+    fn add_denied(&mut self, place: &ProbeTarget<'_>, rule: &Rule, route_match: &Match) {
+        let path = match (&route_match.path, rule.matches.first()) {
             (PathMatch::Prefix(path), Some(own)) if **path == *"/" => &own.path,
             (path, _) => path,
         };
         let Some(first) = sample::paths(path, place.host.path_form).into_iter().next() else { return };
-        self.add_conditions(place, of, &with_query(&first, of));
+        self.add_conditions(place, route_match, &with_query(&first, route_match));
     }
 
     fn add_cors(&mut self, place: &ProbeTarget<'_>, rule: &Rule, target: &str) {
@@ -266,8 +266,8 @@ fn changes_the_target(step: RuleStep<'_>) -> bool {
     matches!(step, RuleStep::Guard(Guard::HttpsRedirect(_) | Guard::Redirect(_)) | RuleStep::Path(_))
 }
 
-fn with_query(path: &str, of: &Match) -> String {
-    let pairs = of.query.iter().map(|it| {
+fn with_query(path: &str, route_match: &Match) -> String {
+    let pairs = route_match.query.iter().map(|it| {
         format!("{}={}", sample::query_part(&it.name), sample::query_part(&sample::value(&it.value)))
     });
     let query = pairs.collect::<Vec<_>>().join("&");
@@ -314,7 +314,7 @@ mod tests {
         Rule {
             origin: Origin::object("Ingress", "a", "web").at("spec.rules[0]"),
             matches,
-            phases: phases.kept(),
+            phases: phases.shared(),
             action: Action::FixedResponse(FixedResponse {
                 status: 404,
                 reason: FixedResponseReason::NoRoute,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::answer::{LATE_PREFIX, NOT_SENT, Part, ResponseParts};
+use crate::response::{LATE_PREFIX, NOT_SENT, Part, ResponseParts};
 
 /// The responses of one side to one probe.
 #[derive(Clone, Debug, Default)]
@@ -17,23 +17,23 @@ pub(crate) struct Observed {
 pub(crate) struct PartDifference {
     pub(crate) part: Part,
     pub(crate) from: Option<String>,
-    pub(crate) to: Option<String>,
+    pub(crate) target_text: Option<String>,
 }
 
 impl Observed {
     /// Adds the response of another round.
-    pub(crate) fn add(&mut self, answer: ResponseParts) {
+    pub(crate) fn add(&mut self, reply: ResponseParts) {
         self.rounds += 1;
         if self.rounds == 1 {
-            self.first = answer;
+            self.first = reply;
             return;
         }
         // A late response and a probe that was not sent because others were late count the same.
-        if is_missing_response(&self.first) && is_missing_response(&answer) {
+        if is_missing_response(&self.first) && is_missing_response(&reply) {
             return;
         }
-        let parts = self.first.keys().chain(answer.keys());
-        let changed = parts.filter(|part| self.first.get(part) != answer.get(part)).cloned();
+        let parts = self.first.keys().chain(reply.keys());
+        let changed = parts.filter(|part| self.first.get(part) != reply.get(part)).cloned();
         self.changing.extend(changed);
     }
 
@@ -64,8 +64,8 @@ impl Observed {
 }
 
 /// Whether these parts represent a missing response.
-fn is_missing_response(answer: &ResponseParts) -> bool {
-    answer.get(&Part::Exchange).is_some_and(|text| text == NOT_SENT || text.starts_with(LATE_PREFIX))
+fn is_missing_response(response: &ResponseParts) -> bool {
+    response.get(&Part::Exchange).is_some_and(|text| text == NOT_SENT || text.starts_with(LATE_PREFIX))
 }
 
 /// Whether the sides cannot be compared: both did not respond, or one responded only in some rounds.
@@ -81,7 +81,11 @@ pub(crate) fn differing_parts(from: &Observed, to: &Observed) -> Vec<PartDiffere
     let other = steady.filter(|part| from.value_of(part) != to.value_of(part));
     let text = |side: &Observed, part: &Part| side.value_of(part).map(str::to_owned);
     other
-        .map(|part| PartDifference { part: part.clone(), from: text(from, part), to: text(to, part) })
+        .map(|part| PartDifference {
+            part: part.clone(),
+            from: text(from, part),
+            target_text: text(to, part),
+        })
         .collect()
 }
 
@@ -121,7 +125,11 @@ mod tests {
         let always = observe(&[&[("a", "1")], &[("a", "1")]]);
         assert_eq!(
             differing_parts(&always, &other),
-            [PartDifference { part: Part::Header("a".to_owned()), from: Some("1".to_owned()), to: None }]
+            [PartDifference {
+                part: Part::Header("a".to_owned()),
+                from: Some("1".to_owned()),
+                target_text: None
+            }]
         );
     }
 
@@ -129,7 +137,7 @@ mod tests {
     fn late_and_unsent_probes_have_no_response() {
         let is_missing = |text: &str| {
             let mut observed = Observed::default();
-            observed.add(crate::answer::failure_parts(text));
+            observed.add(crate::response::failure_parts(text));
             observed.is_unanswered()
         };
         let late = crate::client::Failure::Late(std::time::Duration::from_secs(10));
@@ -140,7 +148,7 @@ mod tests {
     #[test]
     fn a_side_that_responds_only_in_some_rounds_cannot_be_compared() {
         let answered = || ResponseParts::from([(Part::Exchange, "answered".to_owned())]);
-        let failed = || crate::answer::failure_parts(&crate::client::Failure::Closed.to_string());
+        let failed = || crate::response::failure_parts(&crate::client::Failure::Closed.to_string());
         let seen = |one: ResponseParts, other: ResponseParts| {
             let mut observed = Observed::default();
             observed.add(one);
@@ -151,7 +159,8 @@ mod tests {
         for unsteady in [seen(answered(), failed()), seen(failed(), answered())] {
             assert!(is_unknown(&steady, &unsteady) && is_unknown(&unsteady, &steady));
         }
-        let late = seen(crate::answer::failure_parts(LATE_PREFIX), crate::answer::failure_parts(NOT_SENT));
+        let late =
+            seen(crate::response::failure_parts(LATE_PREFIX), crate::response::failure_parts(NOT_SENT));
         assert!(!is_unknown(&steady, &late) && !is_unknown(&steady, &seen(failed(), failed())));
         assert_eq!(names(&steady, &late), ["answer"]);
     }

@@ -36,13 +36,13 @@ pub struct Skipped {
 }
 
 impl Plan {
-    /// Generates the probes of a configuration, at most `most`.
+    /// Generates the probes of a configuration, at most `limit`.
     #[must_use]
-    pub fn from_snapshot(snapshot: &Snapshot, schemes: Schemes, most: usize) -> Self {
+    pub fn from_snapshot(snapshot: &Snapshot, schemes: Schemes, limit: usize) -> Self {
         let all = generate::collect_probes(snapshot.config(), schemes);
         let is_of_objects = all.is_of_objects;
         let mut plan =
-            Self { probes: all.probes, skipped: Vec::new(), schemes, is_of_objects, max_probes: most };
+            Self { probes: all.probes, skipped: Vec::new(), schemes, is_of_objects, max_probes: limit };
         plan.skip("generated probes that are not valid requests", all.invalid);
         plan.truncate();
         plan

@@ -8,13 +8,13 @@ use fairway_objects::diagnostic::Severity;
 use fairway_objects::object::ObjectKey;
 use serde::Serialize;
 
-use crate::answer::Part;
 use crate::explain::{self, Cause, DifferenceContext};
 use crate::facts::Objects;
 use crate::located::{Located, located};
 use crate::observed::{Observed, PartDifference, differing_parts, is_unknown};
 use crate::plan::{Plan, Skipped};
 use crate::probe::Probe;
+use crate::response::Part;
 use crate::session::Findings;
 use crate::side::Target;
 
@@ -164,7 +164,7 @@ impl Report {
         let statuses: Vec<u16> = found
             .iter()
             .filter(|it| it.part == Part::Status)
-            .flat_map(|it| [&it.from, &it.to])
+            .flat_map(|it| [&it.from, &it.target_text])
             .filter_map(|status| status.as_ref()?.parse().ok())
             .collect();
         for (one, also) in group_differences(found) {
@@ -173,8 +173,8 @@ impl Report {
                 &DifferenceContext { probe, part: &one.part, statuses: &statuses, located: here },
             );
             let changed = self.changed.contains(&cause.object);
-            let said = related_diagnostics(objects, &cause);
-            let [from, to] = [one.from, one.to].map(|value| value.map(truncate_value));
+            let related = related_diagnostics(objects, &cause);
+            let [from, to] = [one.from, one.target_text].map(|value| value.map(truncate_value));
             self.differences.push(Difference {
                 probe: probe.clone(),
                 part: one.part,
@@ -182,7 +182,7 @@ impl Report {
                 to,
                 also,
                 cause,
-                said,
+                said: related,
                 changed,
             });
         }
@@ -248,7 +248,7 @@ fn is_limited(here: Located<'_>, found: &[PartDifference]) -> bool {
     });
     limits.any(|limit| {
         let limit = Some(limit.to_string());
-        status.from == limit || status.to == limit
+        status.from == limit || status.target_text == limit
     })
 }
 
@@ -305,9 +305,9 @@ mod tests {
 
     use super::*;
     use crate::address::Schemes;
-    use crate::answer::{self, ResponseParts};
     use crate::facts::Annotated;
     use crate::probe::{ProbeKind, Purpose, Scheme};
+    use crate::response::{self, ResponseParts};
 
     /// The report on one probe with these responses of the two sides in each round.
     fn report_on(sides: [&[ResponseParts]; 2]) -> Report {
@@ -341,8 +341,8 @@ mod tests {
         let answered =
             ResponseParts::from([(Part::Exchange, "answered".to_owned()), (Part::Status, "200".to_owned())]);
         let steady = [answered.clone(), answered.clone()];
-        for failure in ["the connection ended without a response", answer::LATE_PREFIX] {
-            let flaky = [answered.clone(), answer::failure_parts(failure)];
+        for failure in ["the connection ended without a response", response::LATE_PREFIX] {
+            let flaky = [answered.clone(), response::failure_parts(failure)];
             for sides in [[&steady, &flaky], [&flaky, &steady]] {
                 let report = report_on(sides.map(|side| &side[..]));
                 let ProbeCounts { compared, identical, unanswered, .. } = report.probes;
@@ -354,18 +354,23 @@ mod tests {
         assert_eq!((report.probes.identical, report.partial), (1, None));
     }
 
-    fn other(part: Part) -> PartDifference {
-        PartDifference { part, from: Some("1".to_owned()), to: None }
+    fn other_difference(part: Part) -> PartDifference {
+        PartDifference { part, from: Some("1".to_owned()), target_text: None }
     }
 
     #[test]
     fn another_status_is_one_difference_and_names_what_differs_with_it() {
-        let found = vec![other(Part::Status), other(Part::Header("location".to_owned())), other(Part::Body)];
+        let found = vec![
+            other_difference(Part::Status),
+            other_difference(Part::Header("location".to_owned())),
+            other_difference(Part::Body),
+        ];
         let grouped = group_differences(found);
         assert_eq!(grouped.len(), 1);
         assert_eq!(grouped[0].0.part, Part::Status);
         assert_eq!(grouped[0].1, [Part::Header("location".to_owned()), Part::Body]);
-        let apart = group_differences(vec![other(Part::Body), other(Part::Received("path"))]);
+        let apart =
+            group_differences(vec![other_difference(Part::Body), other_difference(Part::Received("path"))]);
         assert_eq!(apart.len(), 2);
     }
 

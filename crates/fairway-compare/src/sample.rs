@@ -12,8 +12,8 @@ pub(crate) const UNKNOWN_NAME: &str = "fairway-compare";
 const MAX_SAMPLE_BYTES: usize = 512;
 
 /// Paths on both sides of the boundary of a condition, in the form of requests. The first one matches.
-pub(crate) fn paths(of: &PathMatch, form: PathForm) -> Vec<String> {
-    let mut found: Vec<String> = match of {
+pub(crate) fn paths(path_match: &PathMatch, form: PathForm) -> Vec<String> {
+    let mut found: Vec<String> = match path_match {
         PathMatch::Exact(path) => vec![path.to_string(), with_slash(path)],
         PathMatch::Prefix(path) if **path == *"/" => vec!["/".to_owned(), format!("/{UNKNOWN_NAME}")],
         PathMatch::Prefix(path) if path.ends_with('/') => {
@@ -43,8 +43,8 @@ pub(crate) fn paths(of: &PathMatch, form: PathForm) -> Vec<String> {
 }
 
 /// A value that matches a condition.
-pub(crate) fn value(of: &TextMatch) -> String {
-    match of {
+pub(crate) fn value(text_match: &TextMatch) -> String {
+    match text_match {
         TextMatch::Exact(text) => text.to_string(),
         TextMatch::Regex(pattern) => pattern_sample(pattern, OptionalText::Least),
     }
@@ -119,8 +119,8 @@ fn append(hir: &Hir, amount: OptionalText, out: &mut String) {
         HirKind::Class(class) => out.extend(class_char(class)),
         HirKind::Repetition(repetition) => {
             let wanted = if amount == OptionalText::Most { 1 } else { 0 };
-            let most = repetition.max.unwrap_or(u32::MAX);
-            for _ in 0..repetition.min.max(wanted).min(most).min(64) {
+            let limit = repetition.max.unwrap_or(u32::MAX);
+            for _ in 0..repetition.min.max(wanted).min(limit).min(64) {
                 append(&repetition.sub, amount, out);
             }
         }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn paths_lie_on_both_sides_of_the_boundary_of_a_path_type() {
-        let found = |of: PathMatch| paths(&of, PathForm::Normalised);
+        let found = |path_match: PathMatch| paths(&path_match, PathForm::Normalised);
         assert_eq!(found(PathMatch::Exact("/a".into())), ["/a", "/a/"]);
         assert_eq!(found(PathMatch::Exact("/a/".into())), ["/a/", "/a"]);
         assert_eq!(found(PathMatch::Exact("/".into())), ["/"]);

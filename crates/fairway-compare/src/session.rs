@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 use rustls::RootCertStore;
 use tokio::time::{Instant, sleep_until};
 
-use crate::answer::{self, ResponseParts};
 use crate::observed::{Observed, differing_parts};
 use crate::plan::Plan;
 use crate::probe::Probe;
+use crate::response::{self, ResponseParts};
 use crate::side::{OpenConnections, Side, SideOptions, Target, Unusable};
 use crate::stop::Stop;
 
@@ -139,17 +139,17 @@ impl Session<'_> {
             while let Some(group) = batch.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut late = 0;
                 for probe in group {
-                    let answer = if late >= MAX_LATE_PER_HOST {
-                        answer::failure_parts(answer::NOT_SENT)
+                    let reply = if late >= MAX_LATE_PER_HOST {
+                        response::failure_parts(response::NOT_SENT)
                     } else {
                         let Some(outcome) = side.send_probe(&mut open, &self.probes[*probe]).await else {
                             return;
                         };
                         late = if outcome.is_late { late + 1 } else { 0 };
-                        outcome.answer
+                        outcome.response
                     };
                     self.progress.sent.fetch_add(1, Ordering::Relaxed);
-                    found.lock().unwrap_or_else(PoisonError::into_inner).push((*probe, answer));
+                    found.lock().unwrap_or_else(PoisonError::into_inner).push((*probe, reply));
                 }
             }
         };
@@ -213,10 +213,13 @@ mod tests {
     use crate::probe::{ProbeKind, Purpose, Scheme};
 
     fn probes(hosts: &[(&str, usize)]) -> Vec<Probe> {
-        let of = |host: &str, number: usize| {
+        let request_for = |host: &str, number: usize| {
             Probe::request(Scheme::Http, &host.into(), ProbeKind::Get, &format!("/{number}"), Purpose::Path)
         };
-        hosts.iter().flat_map(|(host, count)| (0..*count).map(move |number| of(host, number))).collect()
+        hosts
+            .iter()
+            .flat_map(|(host, count)| (0..*count).map(move |number| request_for(host, number)))
+            .collect()
     }
 
     #[test]

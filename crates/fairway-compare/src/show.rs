@@ -63,7 +63,7 @@ pub fn write_plan(
 struct Group<'r> {
     /// The causes, which name different objects.
     causes: BTreeSet<&'r Cause>,
-    all: Vec<&'r Difference>,
+    differences: Vec<&'r Difference>,
 }
 
 /// Groups the differences by cause, those with the most probes first. Objects with the same differences form one group.
@@ -76,12 +76,12 @@ fn groups(report: &Report) -> Vec<Group<'_>> {
     for (cause, all) in by_cause {
         let cases = all.iter().map(|difference| case(difference)).collect();
         let group = alike.entry((cause.why.as_str(), cases));
-        let group = group.or_insert_with(|| Group { causes: BTreeSet::new(), all: Vec::new() });
+        let group = group.or_insert_with(|| Group { causes: BTreeSet::new(), differences: Vec::new() });
         group.causes.insert(cause);
-        group.all.extend(all);
+        group.differences.extend(all);
     }
     let mut groups: Vec<_> = alike.into_values().collect();
-    groups.sort_by_key(|group| std::cmp::Reverse(group.all.len()));
+    groups.sort_by_key(|group| std::cmp::Reverse(group.differences.len()));
     groups
 }
 
@@ -89,21 +89,21 @@ impl<'r> Group<'r> {
     /// The probes of each kind of difference.
     fn cases(&self) -> Vec<(String, Vec<&'r Difference>)> {
         let mut cases: BTreeMap<String, Vec<&Difference>> = BTreeMap::new();
-        for difference in &self.all {
+        for difference in &self.differences {
             cases.entry(case(difference)).or_default().push(difference);
         }
         cases.into_iter().collect()
     }
 
     fn diagnostics(&self) -> BTreeSet<&'r str> {
-        self.all.iter().flat_map(|difference| &difference.said).map(String::as_str).collect()
+        self.differences.iter().flat_map(|difference| &difference.said).map(String::as_str).collect()
     }
 
     fn has_changed(&self) -> bool {
-        self.all.iter().any(|difference| difference.changed)
+        self.differences.iter().any(|difference| difference.changed)
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         let mut places =
             self.causes.iter().map(|cause| format!("{} {}", cause.object, cause.field).trim_end().to_owned());
         let first = places.next().unwrap_or_default();
@@ -187,7 +187,7 @@ pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
     for group in groups(report) {
         let changed = if group.has_changed() { " (it changed while comparing)" } else { "" };
-        writeln!(out, "{}{changed}\n  because {}", group.place(), group.why())?;
+        writeln!(out, "{}{changed}\n  because {}", group.location(), group.why())?;
         for (case, all) in group.cases() {
             writeln!(out, "  {case}\n    {}", examples(&all))?;
         }
@@ -240,11 +240,11 @@ pub fn html(out: &mut impl Write, report: &Report) -> io::Result<()> {
 
 fn html_group(out: &mut impl Write, report: &Report, group: &Group<'_>) -> io::Result<()> {
     let changed = if group.has_changed() { " (it changed while comparing)" } else { "" };
-    let count = group.all.len();
+    let count = group.differences.len();
     writeln!(
         out,
         "<details open><summary><span class=\"v differs\">{count}</span> <code>{}</code>{changed}</summary>\n<p>{}.</p>",
-        escape_html(&group.place()),
+        escape_html(&group.location()),
         escape_html(group.why())
     )?;
     let (from, to) = (escape_html(&report.from), escape_html(&report.to));
@@ -271,9 +271,9 @@ fn html_group(out: &mut impl Write, report: &Report, group: &Group<'_>) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::Part;
     use crate::probe::{Probe, ProbeKind, Purpose, Scheme};
     use crate::report::ProbeCounts;
+    use crate::response::Part;
 
     fn difference(path: &str) -> Difference {
         let host = "a<b>.test".into();

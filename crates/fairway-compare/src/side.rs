@@ -12,9 +12,9 @@ use rustls_pki_types::pem::PemObject;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::address::{Address, Schemes};
-use crate::answer::{self, ResponseParts};
 use crate::client::{self, Connection, Dialer, Failure, PresentedCertificate};
 use crate::probe::{Probe, ProbeKind, Purpose, Scheme};
+use crate::response::{self, ResponseParts};
 use crate::stop::Stop;
 
 /// Number of consecutive late probes after which a controller is given up, if a probe that was answered at first is late too.
@@ -50,7 +50,7 @@ pub(crate) struct Side {
 
 /// The outcome of a probe.
 pub(crate) struct ProbeOutcome {
-    pub(crate) answer: ResponseParts,
+    pub(crate) response: ResponseParts,
     /// Whether there was no response in time.
     pub(crate) is_late: bool,
 }
@@ -116,8 +116,8 @@ impl Side {
             if self.count_late(is_late) {
                 self.give_up_unless_it_answers().await;
             }
-            let answer = outcome.unwrap_or_else(|failure| answer::failure_parts(&failure.to_string()));
-            ProbeOutcome { answer, is_late }
+            let reply = outcome.unwrap_or_else(|failure| response::failure_parts(&failure.to_string()));
+            ProbeOutcome { response: reply, is_late }
         };
         tokio::select! {
             biased;
@@ -186,11 +186,11 @@ impl Side {
             *self.addresses.get(&probe.scheme).ok_or_else(|| Failure::Connect("no address".to_owned()))?;
         match probe.scheme {
             Scheme::Http => {
-                let kept = match open.plain.take() {
+                let pooled = match open.plain.take() {
                     Some(kept) => kept.if_usable().await,
                     None => None,
                 };
-                let connection = match kept {
+                let connection = match pooled {
                     Some(kept) => kept,
                     None => self.dialer.plain(address).await?,
                 };
@@ -198,11 +198,11 @@ impl Side {
             }
             Scheme::Https => {
                 let fits = |host: &Arc<str>| *host == probe.host && probe.kind != ProbeKind::Handshake;
-                let kept = match open.secure.take() {
+                let pooled = match open.secure.take() {
                     Some((host, kept)) if fits(&host) => kept.if_usable().await,
                     _ => None,
                 };
-                let connection = match kept {
+                let connection = match pooled {
                     Some(kept) => kept,
                     None => self.dialer.secure(address, &probe.host).await?,
                 };

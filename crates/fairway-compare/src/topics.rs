@@ -1,7 +1,7 @@
 //! A table of the annotations and settings that affect each part of a response, which are the likeliest reasons for a
 //! difference.
 
-use crate::answer::Part;
+use crate::response::Part;
 
 /// Annotations for redirects. Names with a slash are complete; the others get the prefix.
 const REDIRECTS: &[&str] = &[

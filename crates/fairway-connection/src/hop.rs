@@ -46,11 +46,11 @@ macro_rules! either {
 }
 
 impl<S: Transport> Channel for AnyHop<S> {
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, most: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, limit: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        either!(self, hop => hop.poll_body(cx, most, sink))
+        either!(self, hop => hop.poll_body(cx, limit, sink))
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
@@ -162,8 +162,8 @@ impl<S: Transport> Hop for AnyHop<S> {
         either!(self, hop => hop.abandon());
     }
 
-    fn set_event_observer(&mut self, told: impl Fn(PeerEvent) + 'static) {
-        either!(self, hop => hop.set_event_observer(told));
+    fn set_event_observer(&mut self, observer: impl Fn(PeerEvent) + 'static) {
+        either!(self, hop => hop.set_event_observer(observer));
     }
 
     fn shared_exchanges(&self) -> usize {

@@ -7,18 +7,18 @@
 //! [`hop`] is an endpoint connection in either protocol. [`upstream`] has the endpoints of backends, their health and
 //! their pools.
 //!
-//! [`takebacks`] counts the requests that clients cancel.
+//! [`cancellations`] counts the requests that clients cancel.
 //!
 //! Only `h1`, `h2` and `h3` import the codecs, and nothing here knows routes: limits and timeouts are passed in.
 //! Hop-by-hop fields are read and removed by the hop.
 
+pub mod cancellations;
 pub mod h1;
 pub mod h2;
 pub mod h3;
 pub mod hop;
 mod outgoing;
 pub mod sides;
-pub mod takebacks;
 mod trailers;
 pub mod upstream;
 pub mod websocket;

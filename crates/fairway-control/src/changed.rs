@@ -11,7 +11,7 @@ pub struct ChangedObjects {
     /// At most eight of them: those that people write come before endpoints.
     pub named: Vec<ObjectRef>,
     /// How many others changed.
-    pub more: usize,
+    pub omitted: usize,
 }
 
 impl ChangedObjects {
@@ -23,7 +23,7 @@ impl ChangedObjects {
         distinct.sort_unstable();
         distinct.dedup();
         let named: Vec<_> = distinct.iter().take(MAX_NAMES).map(|(_, object)| (*object).clone()).collect();
-        Self { more: distinct.len() - named.len(), named }
+        Self { omitted: distinct.len() - named.len(), named }
     }
 }
 
@@ -40,7 +40,7 @@ mod tests {
         let mut changed: Vec<_> = slices.collect();
         changed.extend([object(Kind::Ingress, "web"), object(Kind::Ingress, "web")]);
         let changes = ChangedObjects::from_changed(&changed);
-        assert_eq!((changes.named.len(), changes.more), (8, 2));
+        assert_eq!((changes.named.len(), changes.omitted), (8, 2));
         assert_eq!(changes.named[0], object(Kind::Ingress, "web"));
         assert_eq!(changes.named[1], object(Kind::EndpointSlice, "web-0"));
         assert_eq!(ChangedObjects::from_changed(&[]), ChangedObjects::default());

@@ -22,13 +22,13 @@ pub struct Digest([u64; 2]);
 pub(crate) struct RunningDigest {
     entries: Digest,
     /// Whether secrets are hashed.
-    whole: bool,
+    is_complete: bool,
 }
 
 /// The digest of everything serialized of a configuration, header values included: for files that contain it, never published.
 #[must_use]
 pub(crate) fn config_digest(config: &Config) -> Digest {
-    RunningDigest { whole: true, ..RunningDigest::default() }.update(&Config::default(), config)
+    RunningDigest { is_complete: true, ..RunningDigest::default() }.update(&Config::default(), config)
 }
 
 /// The same for a configuration whose hosts are known only in serialized form.
@@ -46,7 +46,7 @@ pub(crate) fn config_and_hosts_digest<'h>(config: &Config, hosts: impl Iterator<
 impl RunningDigest {
     /// The digest of `new`, after `old` was the last configuration (initially an empty one).
     pub(crate) fn update(&mut self, old: &Config, new: &Config) -> Digest {
-        let of_host = if self.whole { full_host_digest } else { public_host_digest };
+        let of_host = if self.is_complete { full_host_digest } else { public_host_digest };
         self.update_entries(old.hosts.diff(&new.hosts), |host| of_host(host));
         self.update_entries(old.backends.diff(&new.backends), |backend| entry_digest("backend", backend));
         self.update_entries(old.certificates.diff(&new.certificates), |certificate| {
@@ -219,7 +219,7 @@ mod tests {
             let rule = Rule {
                 origin: Origin::default(),
                 matches: Vec::new(),
-                phases: Phases::from(RequestEdit::Headers(edit)).kept(),
+                phases: Phases::from(RequestEdit::Headers(edit)).shared(),
                 action: Action::Forward(Vec::new()),
                 policy: Arc::default(),
                 labels: RuleLabels::default(),
@@ -272,7 +272,7 @@ mod tests {
                 tls: None,
                 balancing: Balancing::RoundRobin,
                 session: None,
-                traffic: BackendTraffic { in_flight, ..BackendTraffic::default() }.kept(),
+                traffic: BackendTraffic { in_flight, ..BackendTraffic::default() }.if_not_empty(),
             };
             let mut config = Config::default();
             config.listeners.insert(listener.name.clone(), Arc::new(listener));

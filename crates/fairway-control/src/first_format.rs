@@ -45,8 +45,8 @@ pub(crate) fn digest(mut config: Config, bytes: &[u8]) -> Result<Digest, String>
     Ok(digest::config_and_hosts_digest(&config, file.config.hosts.iter().map(|host| host.get())))
 }
 
-fn list_items<'v>(of: &'v mut Value, list: &str) -> impl Iterator<Item = &'v mut Value> {
-    of.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+fn list_items<'v>(object: &'v mut Value, list: &str) -> impl Iterator<Item = &'v mut Value> {
+    object.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 fn upgrade_rule(rule: &mut Value) -> Result<(), String> {
@@ -64,8 +64,8 @@ fn upgrade_rule(rule: &mut Value) -> Result<(), String> {
 }
 
 /// The filters of a rule or share, by name.
-fn take_filters(of: &mut Map<String, Value>) -> Result<Vec<(String, Value)>, String> {
-    let filters = match of.remove("filters") {
+fn take_filters(rule: &mut Map<String, Value>) -> Result<Vec<(String, Value)>, String> {
+    let filters = match rule.remove("filters") {
         Some(Value::Array(filters)) => filters,
         None => Vec::new(),
         Some(_) => return Err("filters are no list".to_owned()),

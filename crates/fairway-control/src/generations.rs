@@ -43,7 +43,7 @@ pub struct Generation {
     pub published: SystemTime,
     /// From the source's event until every worker served by it or a later one; `None` while one does not.
     pub adopted_after: Option<Duration>,
-    heard: Instant,
+    received_at: Instant,
     /// When it was replaced.
     replaced: Option<Instant>,
 }
@@ -55,43 +55,43 @@ pub struct Generations(Mutex<VecDeque<Generation>>);
 impl Generations {
     /// Records the publication of a configuration.
     pub fn record_publication(&self, publication: &Publication) {
-        let Publication { outcome, heard, freshness, .. } = publication;
-        let mut kept = self.lock();
-        let has_first = kept.iter().any(|it| it.origin != GenerationOrigin::Restored);
+        let Publication { outcome, received_at, freshness, .. } = publication;
+        let mut generations = self.lock();
+        let has_first = generations.iter().any(|it| it.origin != GenerationOrigin::Restored);
         let origin = match (freshness, has_first) {
             (Freshness::Stale, _) => GenerationOrigin::Restored,
             (Freshness::Current, false) => GenerationOrigin::First,
             (Freshness::Current, true) => GenerationOrigin::Change,
         };
         let now = Instant::now();
-        if let Some(replaced) = kept.back_mut() {
+        if let Some(replaced) = generations.back_mut() {
             replaced.replaced = Some(now);
         }
-        kept.push_back(Generation {
+        generations.push_back(Generation {
             version: outcome.snapshot.version(),
             digest: outcome.digest,
             origin,
             changed: outcome.changed.clone(),
             published: SystemTime::now(),
             adopted_after: None,
-            heard: *heard,
+            received_at: *received_at,
             replaced: None,
         });
-        forget_old(&mut kept, now);
+        forget_old(&mut generations, now);
     }
 
     /// Records that every worker serves by this version or a later one.
     pub fn record_adoption(&self, version: u64) {
         let late = |it: &&mut Generation| it.adopted_after.is_none() && it.version <= version;
-        self.lock().iter_mut().filter(late).for_each(|it| it.adopted_after = Some(it.heard.elapsed()));
+        self.lock().iter_mut().filter(late).for_each(|it| it.adopted_after = Some(it.received_at.elapsed()));
     }
 
     /// The configurations of the last day, newest first.
     #[must_use]
     pub fn last_day(&self) -> Vec<Generation> {
-        let mut kept = self.lock();
-        forget_old(&mut kept, Instant::now());
-        kept.iter().rev().cloned().collect()
+        let mut generations = self.lock();
+        forget_old(&mut generations, Instant::now());
+        generations.iter().rev().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Generation>> {
@@ -100,11 +100,11 @@ impl Generations {
     }
 }
 
-fn forget_old(kept: &mut VecDeque<Generation>, now: Instant) {
+fn forget_old(generations: &mut VecDeque<Generation>, now: Instant) {
     let is_old =
         |it: &Generation| it.replaced.is_some_and(|at| now.saturating_duration_since(at) > RETENTION);
-    while kept.len() > MAX_GENERATIONS || kept.front().is_some_and(is_old) {
-        kept.pop_front();
+    while generations.len() > MAX_GENERATIONS || generations.front().is_some_and(is_old) {
+        generations.pop_front();
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
 
     fn publication(engine: &Engine, freshness: Freshness) -> Publication {
         let outcome = engine.current().cloned().unwrap();
-        Publication { outcome, heard: Instant::now(), written: None, freshness }
+        Publication { outcome, received_at: Instant::now(), written: None, freshness }
     }
 
     #[test]
@@ -130,10 +130,10 @@ mod tests {
         generations.record_adoption(0);
         assert!(generations.last_day().iter().all(|it| it.adopted_after.is_none()));
         generations.record_adoption(1);
-        let told = generations.last_day();
-        let origins: Vec<_> = told.iter().map(|it| it.origin).collect();
+        let reported = generations.last_day();
+        let origins: Vec<_> = reported.iter().map(|it| it.origin).collect();
         assert_eq!(origins, [GenerationOrigin::Change, GenerationOrigin::First, GenerationOrigin::Restored]);
-        assert!(told.iter().all(|it| it.adopted_after.is_some()));
+        assert!(reported.iter().all(|it| it.adopted_after.is_some()));
     }
 
     #[test]
@@ -143,10 +143,10 @@ mod tests {
         for _ in 0..MAX_GENERATIONS + 3 {
             generations.record_publication(&publication(&engine, Freshness::Current));
         }
-        let mut kept = generations.lock();
-        assert_eq!(kept.len(), MAX_GENERATIONS);
+        let mut locked = generations.lock();
+        assert_eq!(locked.len(), MAX_GENERATIONS);
         let later = Instant::now() + RETENTION;
-        forget_old(&mut kept, later + Duration::from_secs(60));
-        assert_eq!(kept.len(), 1, "the last one is served");
+        forget_old(&mut locked, later + Duration::from_secs(60));
+        assert_eq!(locked.len(), 1, "the last one is served");
     }
 }

@@ -29,16 +29,16 @@ impl DiagnosticsLog {
     }
 }
 
-fn log_list(said: &mut BTreeMap<String, Diagnostic>, now: &[Diagnostic]) {
+fn log_list(logged: &mut BTreeMap<String, Diagnostic>, now: &[Diagnostic]) {
     let mut current = BTreeMap::new();
     for diagnostic in now {
         let text = diagnostic.to_string();
-        if said.remove(&text).is_none() && !current.contains_key(&text) {
+        if logged.remove(&text).is_none() && !current.contains_key(&text) {
             log_new(diagnostic);
         }
         current.insert(text, diagnostic.clone());
     }
-    std::mem::replace(said, current).values().for_each(log_solved);
+    std::mem::replace(logged, current).values().for_each(log_solved);
 }
 
 fn log_new(it: &Diagnostic) {

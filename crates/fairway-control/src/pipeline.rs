@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
 use crate::clock;
+use crate::dry_run::Trial;
 use crate::engine::{Effect, Engine, EngineOutput};
-use crate::inlet::{ChangeBatch, Inlet, PipelineInput, pipe};
+use crate::input::{ChangeBatch, Inlet, PipelineInput, pipe};
 use crate::journal::DiagnosticsLog;
 use crate::resolve::Resolver;
 use crate::retired::Retired;
-use crate::trial::Trial;
 
 /// How long changes are batched after a publication.
 const BATCH_WINDOW: Duration = Duration::from_millis(2);
@@ -39,7 +39,7 @@ pub struct Publication {
     /// The engine's output.
     pub outcome: EngineOutput,
     /// When the source received the first change in it.
-    pub heard: Instant,
+    pub received_at: Instant,
     /// When the first change was written to the cluster, if the object says so.
     pub written: Option<SystemTime>,
     /// Where it came from.
@@ -67,7 +67,7 @@ pub struct View {
     /// Where the configuration came from.
     pub freshness: Freshness,
     /// Snapshots kept for workers that have not adopted a newer one, including the current one.
-    pub kept: usize,
+    pub retained: usize,
 }
 
 /// Where the current configuration came from.
@@ -179,7 +179,7 @@ impl Viewer {
     pub fn set_outcome_and_source(&self, outcome: EngineOutput, source: Arc<[Diagnostic]>) {
         let (published, delay) = (SystemTime::now(), Duration::ZERO);
         let freshness = Freshness::Current;
-        *self.0.lock() = Some(View { outcome, source, published, delay, freshness, kept: 1 });
+        *self.0.lock() = Some(View { outcome, source, published, delay, freshness, retained: 1 });
         self.0.updates.send_modify(|count| *count += 1);
     }
 }
@@ -221,7 +221,7 @@ enum ResolverState {
 struct PendingInputs {
     changes: Vec<Change>,
     source: Option<Vec<Diagnostic>>,
-    heard: Option<Instant>,
+    received_at: Option<Instant>,
     written: Option<SystemTime>,
     restore: Option<Box<Config>>,
     lend: Vec<oneshot::Sender<Option<Trial>>>,
@@ -231,10 +231,10 @@ struct PendingInputs {
 impl PendingInputs {
     fn add(&mut self, input: PipelineInput) {
         match input {
-            PipelineInput::Batch(ChangeBatch { changes, diagnostics, heard, written }) => {
+            PipelineInput::Batch(ChangeBatch { changes, diagnostics, received_at: heard, written }) => {
                 self.changes.extend(changes);
                 self.source = Some(diagnostics);
-                self.heard.get_or_insert(heard);
+                self.received_at.get_or_insert(heard);
                 self.written = match (self.written, written) {
                     (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
                     (ours, theirs) => ours.or(theirs),
@@ -242,7 +242,7 @@ impl PendingInputs {
             }
             PipelineInput::Change(change) => {
                 self.changes.push(change);
-                self.heard.get_or_insert_with(Instant::now);
+                self.received_at.get_or_insert_with(Instant::now);
             }
             PipelineInput::Restore(config) => self.restore = Some(config),
             PipelineInput::Lend(reply) => self.lend.push(reply),
@@ -314,15 +314,20 @@ impl PipelineThread {
         }
     }
 
-    fn publish(&mut self, outcome: &EngineOutput, heard: Instant, written: Option<SystemTime>) {
+    fn publish(&mut self, outcome: &EngineOutput, reported_at: Instant, written: Option<SystemTime>) {
         let freshness = self.freshness;
-        (self.publish)(Publication { outcome: outcome.clone(), heard, written, freshness });
+        (self.publish)(Publication {
+            outcome: outcome.clone(),
+            received_at: reported_at,
+            written,
+            freshness,
+        });
         self.retired.retire(outcome.snapshot.clone());
     }
 
     fn update(&mut self, gathered: PendingInputs) {
         self.freshness = Freshness::Current;
-        let heard = gathered.heard.unwrap_or_else(Instant::now);
+        let received_at = gathered.received_at.unwrap_or_else(Instant::now);
         if let Some(source) = gathered.source {
             self.source = source.into();
         }
@@ -333,11 +338,11 @@ impl PipelineThread {
         };
         self.resolve(&outcome);
         if effect == Effect::NewSnapshot {
-            self.publish(&outcome, heard, gathered.written);
+            self.publish(&outcome, received_at, gathered.written);
         }
         drop(before);
         self.journal.log_changes(&self.source, &outcome);
-        self.update_view(outcome, effect, heard.elapsed());
+        self.update_view(outcome, effect, received_at.elapsed());
     }
 
     /// Frees replaced snapshots that no worker holds any more.
@@ -345,7 +350,7 @@ impl PipelineThread {
         self.retired.sweep();
         self.swept = Instant::now();
         if let Some(view) = &mut *self.shared.lock() {
-            view.kept = self.retired.len();
+            view.retained = self.retired.len();
         }
     }
 
@@ -362,7 +367,7 @@ impl PipelineThread {
             published,
             delay,
             freshness: self.freshness,
-            kept: self.retired.len(),
+            retained: self.retired.len(),
         });
         drop(shared);
         self.shared.first.notify_all();

@@ -11,7 +11,7 @@ const BUCKET_BOUNDS: [f64; 13] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.
 #[derive(Debug, Default)]
 pub struct Propagation {
     /// From the watch event.
-    heard: Mutex<Histogram>,
+    since_received: Mutex<Histogram>,
     /// From the write to the cluster, if the object has its time.
     written: Mutex<Histogram>,
 }
@@ -24,8 +24,8 @@ struct Histogram {
 
 impl Propagation {
     /// A change has reached the last worker, this long after it was received and, if known, after it was written.
-    pub fn observe(&self, heard: Duration, written: Option<Duration>) {
-        observe(&self.heard, heard);
+    pub fn observe(&self, since_received: Duration, written: Option<Duration>) {
+        observe(&self.since_received, since_received);
         if let Some(written) = written {
             observe(&self.written, written);
         }
@@ -39,7 +39,7 @@ impl Propagation {
             (
                 "fairway_config_propagation_seconds",
                 "From a change's event to its adoption by the last worker.",
-                &self.heard,
+                &self.since_received,
             ),
             (
                 "fairway_config_write_propagation_seconds",

@@ -9,7 +9,7 @@ use std::{io, thread};
 
 use fairway_objects::resources::Change;
 
-use crate::inlet::Inlet;
+use crate::input::Inlet;
 
 /// How long a result is used. The system's resolver does not report a TTL.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -17,7 +17,7 @@ const RESOLVE_INTERVAL: Duration = Duration::from_secs(10);
 /// A handle to the resolving thread.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    wanted: Sender<Vec<Arc<str>>>,
+    wanted_names: Sender<Vec<Arc<str>>>,
 }
 
 impl Resolver {
@@ -28,13 +28,13 @@ impl Resolver {
     pub(crate) fn start(inlet: Inlet) -> io::Result<Self> {
         let (wanted, names) = channel();
         thread::Builder::new().name("fairway-dns".into()).spawn(move || run(&names, &inlet))?;
-        Ok(Self { wanted })
+        Ok(Self { wanted_names: wanted })
     }
 
     /// Sets the names to resolve.
     pub(crate) fn set_names(&self, names: Vec<Arc<str>>) {
         // The thread is gone only during shutdown.
-        _ = self.wanted.send(names);
+        _ = self.wanted_names.send(names);
     }
 }
 

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use fairway_model::{Certificate, CertificateKey, Config, PrivateKey};
-use fairway_objects::issued::issued;
+use fairway_objects::certificate_issuer::issued;
 use serde::{Deserialize, Serialize};
 
 use crate::secrets::GuardSecrets;
@@ -245,7 +245,7 @@ mod tests {
         let rule = Rule {
             origin: Origin::default(),
             matches: Vec::new(),
-            phases: Phases { guards, ..Phases::default() }.kept(),
+            phases: Phases { guards, ..Phases::default() }.shared(),
             action: Action::FixedResponse(FixedResponse {
                 status: 404,
                 reason: FixedResponseReason::NoRoute,

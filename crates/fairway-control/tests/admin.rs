@@ -62,7 +62,7 @@ async fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
 }
 
 /// The first bytes of the response to a request on its own connection.
-async fn ask(from: IpAddr, to: SocketAddr, path: &str) -> String {
+async fn send_request(from: IpAddr, to: SocketAddr, path: &str) -> String {
     let mut stream = connect(from, to).await;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).await.unwrap();
     let mut bytes = [0; 1_024];
@@ -71,32 +71,32 @@ async fn ask(from: IpAddr, to: SocketAddr, path: &str) -> String {
 }
 
 async fn is_answered(from: IpAddr, to: SocketAddr, path: &str) {
-    let answer = timeout(HANGS, ask(from, to, path)).await;
-    let answer = answer.unwrap_or_else(|_| panic!("{path} is answered within {HANGS:?}"));
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+    let response = timeout(HANGS, send_request(from, to, path)).await;
+    let response = response.unwrap_or_else(|_| panic!("{path} is answered within {HANGS:?}"));
+    assert!(response.starts_with("HTTP/1.1 200 "), "{path}: {response}");
 }
 
 /// Connections of the pod, each of which sends these bytes and then stops. The responses soon exceed its receive buffer.
 async fn hold(count: usize, to: SocketAddr, bytes: &str) -> Vec<TcpStream> {
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..count {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
         socket.bind(SocketAddr::new(POD, 0)).unwrap();
         let mut stream = socket.connect(to).await.unwrap();
         stream.write_all(bytes.as_bytes()).await.unwrap();
-        held.push(stream);
+        connections.push(stream);
     }
-    held
+    connections
 }
 
 /// Whether the server has not closed a connection, as far as can be seen: not after a response longer than the receive buffer.
-fn is_open(held: TcpStream) -> bool {
+fn is_open(stream: TcpStream) -> bool {
     // The kernel knows at once, and the runtime only after polling.
-    let mut held = held.into_std().unwrap();
+    let mut stream = stream.into_std().unwrap();
     let mut bytes = [0; 4096];
     for _ in 0..16 {
-        match held.read(&mut bytes) {
+        match stream.read(&mut bytes) {
             Ok(0) => return false,
             Ok(_) => {}
             Err(error) => return error.kind() == ErrorKind::WouldBlock,
@@ -109,9 +109,9 @@ fn is_open(held: TcpStream) -> bool {
 /// except for the one that was closed.
 async fn is_answered_nevertheless(from: IpAddr, to: SocketAddr, path: &str, bytes: &str) {
     for _ in 0..TRIES {
-        let held = hold(PLACES, to, bytes).await;
+        let held_connection = hold(PLACES, to, bytes).await;
         is_answered(from, to, path).await;
-        if held.into_iter().map(is_open).filter(|is_open| *is_open).count() >= PLACES - 1 {
+        if held_connection.into_iter().map(is_open).filter(|is_open| *is_open).count() >= PLACES - 1 {
             return;
         }
     }
@@ -165,8 +165,11 @@ async fn page(to: SocketAddr, host: &str, path: &str) -> String {
 async fn web_sites_are_refused_and_probes_accepted_with_any_host() {
     let (operators, _pipeline) = server(Audience::Operators);
     for path in ["/", "/config", "/served", "/healthz"] {
-        let answer = page(operators, "evil.example:10254", path).await;
-        assert!(answer.starts_with("HTTP/1.1 421 ") && answer.contains("use an address"), "{path}: {answer}");
+        let response = page(operators, "evil.example:10254", path).await;
+        assert!(
+            response.starts_with("HTTP/1.1 421 ") && response.contains("use an address"),
+            "{path}: {response}"
+        );
     }
     for host in ["localhost:10254", "127.0.0.1", "fairway.fairway-system.svc"] {
         assert!(page(operators, host, "/healthz").await.starts_with("HTTP/1.1 200 "), "{host}");
@@ -224,8 +227,8 @@ async fn the_configuration_page_has_no_secrets_of_annotations_and_config_maps() 
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("site.yaml"), SITE).unwrap();
     let inlet = pipeline.inlet();
-    let tell = move |DirectoryUpdate { changes, diagnostics, heard }| {
-        inlet.send(ChangeBatch { changes, diagnostics, heard, written: None });
+    let tell = move |DirectoryUpdate { changes, diagnostics, received_at: heard }| {
+        inlet.send(ChangeBatch { changes, diagnostics, received_at: heard, written: None });
     };
     let _directory = WatchedDirectory::start(directory.path(), tell).unwrap();
     pipeline.wait_for_first(Duration::from_secs(10)).unwrap();
@@ -241,25 +244,25 @@ async fn post(to: SocketAddr, path: &str, length: usize, body: &[u8]) -> String 
     let mut stream = connect(POD, to).await;
     let head = format!("POST {path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
     stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
-    let mut answer = Vec::new();
-    timeout(HANGS, stream.read_to_end(&mut answer)).await.expect("an answer").unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    timeout(HANGS, stream.read_to_end(&mut response)).await.expect("an answer").unwrap();
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 #[tokio::test]
 async fn lease_requests_are_served_only_to_replicas_on_the_probe_port() {
     let (probe, _pipeline) = server(Audience::Probes);
-    let answer = post(probe, "/leases", 9, b"a replica").await;
-    assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("\r\n\r\nlent"), "{answer}");
+    let response = post(probe, "/leases", 9, b"a replica").await;
+    assert!(response.starts_with("HTTP/1.0 200") && response.ends_with("\r\n\r\nlent"), "{response}");
     let refused = post(probe, "/elsewhere", 9, b"a replica").await;
     assert!(refused.starts_with("HTTP/1.0 405"), "{refused}");
-    let status = |answer: &str| answer.lines().next().map(str::to_owned);
+    let status = |response: &str| response.lines().next().map(str::to_owned);
     for (length, body) in [(9, &b"a strange"[..]), (0, b""), (9_000, &[b'a'; 9_000]), (10, b"a replica")] {
-        let answer = post(probe, "/leases", length, body).await;
-        assert_eq!(status(&answer), status(&refused), "{length} bytes");
-        assert_eq!(answer.split("\r\n\r\n").nth(1), refused.split("\r\n\r\n").nth(1));
+        let response = post(probe, "/leases", length, body).await;
+        assert_eq!(status(&response), status(&refused), "{length} bytes");
+        assert_eq!(response.split("\r\n\r\n").nth(1), refused.split("\r\n\r\n").nth(1));
     }
     let (operators, _pipeline) = server(Audience::Operators);
-    let answer = post(operators, "/leases", 9, b"a replica").await;
-    assert!(!answer.starts_with("HTTP/1.0 200"), "{answer}");
+    let response = post(operators, "/leases", 9, b"a replica").await;
+    assert!(!response.starts_with("HTTP/1.0 200"), "{response}");
 }

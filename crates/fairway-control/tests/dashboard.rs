@@ -37,28 +37,28 @@ const NOW: i64 = 1_767_225_600;
 struct PlainWords;
 
 impl ConfigDescriber for PlainWords {
-    fn describe_match(&self, of: &Match) -> String {
-        format!("{of:?}")
+    fn describe_match(&self, matched: &Match) -> String {
+        format!("{matched:?}")
     }
 
-    fn describe_verdict(&self, of: &MatchVerdict) -> String {
-        format!("{of:?}")
+    fn describe_verdict(&self, verdict: &MatchVerdict) -> String {
+        format!("{verdict:?}")
     }
 
-    fn describe_step(&self, of: RuleStep<'_>) -> String {
-        format!("{of:?}")
+    fn describe_step(&self, step: RuleStep<'_>) -> String {
+        format!("{step:?}")
     }
 
-    fn describe_policy(&self, of: &Policy) -> String {
-        format!("{of:?}")
+    fn describe_policy(&self, policy: &Policy) -> String {
+        format!("{policy:?}")
     }
 
-    fn describe_backend(&self, of: &Backend) -> String {
-        format!("{:?}, {:?}", of.protocol, of.balancing)
+    fn describe_backend(&self, backend: &Backend) -> String {
+        format!("{:?}, {:?}", backend.protocol, backend.balancing)
     }
 
-    fn describe_reason(&self, of: FixedResponseReason) -> String {
-        format!("{of:?}")
+    fn describe_reason(&self, reason: FixedResponseReason) -> String {
+        format!("{reason:?}")
     }
 
     fn explain(&self, _: &View, request: &ExplainedRequest) -> Result<String, String> {
@@ -98,10 +98,15 @@ fn generations() -> Arc<Generations> {
     let mut outcome = engine.current().cloned().unwrap();
     for name in ["first", "<web>"] {
         outcome.changed.named = vec![ObjectRef { kind: Kind::Ingress, key: ObjectKey::new("shop", name) }];
-        outcome.changed.more = 3;
+        outcome.changed.omitted = 3;
         let (outcome, heard) = (outcome.clone(), Instant::now());
         let freshness = Freshness::Current;
-        generations.record_publication(&Publication { outcome, heard, written: None, freshness });
+        generations.record_publication(&Publication {
+            outcome,
+            received_at: heard,
+            written: None,
+            freshness,
+        });
     }
     generations.record_adoption(1);
     Arc::new(generations)
@@ -124,8 +129,8 @@ fn costs() -> Vec<GenerationCost> {
 struct Busy;
 
 impl Inspector for Busy {
-    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> InspectorFuture<Vec<LiveEndpoint>> {
-        assert!(backends.len() <= 20 && most <= 100, "{} backends, {most} endpoints", backends.len());
+    fn endpoints(&self, backends: Vec<BackendKey>, limit: usize) -> InspectorFuture<Vec<LiveEndpoint>> {
+        assert!(backends.len() <= 20 && limit <= 100, "{} backends, {limit} endpoints", backends.len());
         let endpoint = |backend| LiveEndpoint {
             fails_checks: false,
             backend,
@@ -179,7 +184,8 @@ impl Inspector for Busy {
         };
         let others = [("fairway-1", Ok(served("0123"))), ("fairway-2", Err("no answer <now>".to_owned()))];
         let replicas = others.map(|(name, served)| Replica { name: name.to_owned(), served });
-        let others = KnownReplicas { own: "fairway-0".to_owned(), replicas: replicas.into(), unasked: 0 };
+        let others =
+            KnownReplicas { own_name: "fairway-0".to_owned(), replicas: replicas.into(), unasked: 0 };
         Box::pin(async { FleetReplicas::Others(others) })
     }
 }
@@ -236,7 +242,7 @@ fn serve_outcome(outcome: EngineOutput) -> SocketAddr {
 fn of_manifests(text: &str) -> EngineOutput {
     let configmap = Some(ObjectKey::new("edge", "fairway"));
     let at = GatewayOptions {
-        places: GatewayPlacement::At(vec![Ipv4Addr::LOCALHOST.into()]),
+        placement: GatewayPlacement::At(vec![Ipv4Addr::LOCALHOST.into()]),
         ..GatewayOptions::default()
     };
     let options =
@@ -261,7 +267,7 @@ fn host(name: &str, path: &str, object: &str) -> Arc<VirtualHost> {
         matches: vec![Match { path: PathMatch::Exact(path.into()), ..Match::default() }],
         phases: Phases::none(),
         action: Action::Forward(vec![WeightedBackend::new(format!("shop/{object}:80").as_str().into(), 1)]),
-        policy: Policy::default().kept(),
+        policy: Policy::default().shared(),
         labels: RuleLabels::default(),
     };
     Arc::new(VirtualHost {

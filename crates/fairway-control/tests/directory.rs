@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// A watched directory and the consumer's state.
 struct DirectoryFixture {
     dir: TempDir,
-    told: Receiver<DirectoryUpdate>,
+    updates: Receiver<DirectoryUpdate>,
     _directory: WatchedDirectory,
     /// The `spec.type` of every Service, by name.
     services: BTreeMap<String, String>,
@@ -41,7 +41,8 @@ impl DirectoryFixture {
         let tell = move |news| drop(tell.send(news));
         let directory = WatchedDirectory::start(&dir.path().join("conf"), tell).unwrap();
         let (services, diagnostics) = Default::default();
-        let mut world = Self { dir, told, _directory: directory, services, diagnostics, removals: 0 };
+        let mut world =
+            Self { dir, updates: told, _directory: directory, services, diagnostics, removals: 0 };
         assert!(world.step(LONG), "the first news comes at once");
         world
     }
@@ -52,7 +53,7 @@ impl DirectoryFixture {
 
     /// Handles one update.
     fn step(&mut self, timeout: Duration) -> bool {
-        let Ok(news) = self.told.recv_timeout(timeout) else {
+        let Ok(news) = self.updates.recv_timeout(timeout) else {
             return false;
         };
         for change in news.changes {
@@ -212,14 +213,14 @@ fn the_first_file_by_name_owns_an_object_and_the_next_takes_over() {
 
 /// Changes of Services: their types, and removals.
 fn of_services(changes: &[Change]) -> Vec<String> {
-    let of = |change: &Change| match change {
+    let text_of = |change: &Change| match change {
         Change::Set(Object::Service(service), _) => {
             service.spec.as_ref().and_then(|spec| spec.type_.clone()).unwrap_or_default()
         }
         Change::Remove(reference) => format!("no {}", reference.key.name),
         other => panic!("{other:?}"),
     };
-    changes.iter().map(of).collect()
+    changes.iter().map(text_of).collect()
 }
 
 #[test]
@@ -324,14 +325,14 @@ fn policy(requests: &str) -> String {
 }
 
 /// Changes of the only policy.
-fn fate(changes: &[Change]) -> Vec<&'static str> {
-    let of = |change: &Change| match change {
+fn change_kinds(changes: &[Change]) -> Vec<&'static str> {
+    let text_of = |change: &Change| match change {
         Change::Set(Object::SecurityPolicy(policy), _) if policy.spec.refused.is_some() => "refused",
         Change::Set(..) => "read",
         Change::Remove(_) => "gone",
         other => panic!("{other:?}"),
     };
-    changes.iter().map(of).collect()
+    changes.iter().map(text_of).collect()
 }
 
 #[test]
@@ -340,7 +341,7 @@ fn an_unreadable_policy_is_refused_until_it_can_be_read() {
     let mut tree = ManifestTree::new(dir.path());
     let mut after = |text: &str| {
         write(&dir.path().join("policy.yaml"), text);
-        fate(&tree.read(&[dir.path().join("policy.yaml")]))
+        change_kinds(&tree.read(&[dir.path().join("policy.yaml")]))
     };
     assert_eq!(after(&policy("'600'")), ["refused"]);
     assert_eq!(after(&policy("600")), ["read"]);
@@ -355,7 +356,7 @@ fn a_policy_that_is_readable_in_any_file_is_not_refused() {
     let mut tree = ManifestTree::new(dir.path());
     let mut after = |name: &str, text: &str| {
         write(&dir.path().join(name), text);
-        fate(&tree.read(&[dir.path().join(name)]))
+        change_kinds(&tree.read(&[dir.path().join(name)]))
     };
     assert_eq!(after("b.yaml", &policy("600")), ["read"]);
     assert_eq!(after("a.yaml", &policy("'600'")), [""; 0]);

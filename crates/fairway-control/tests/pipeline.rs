@@ -29,8 +29,8 @@ fn write_ingress(root: &Path, version: usize) {
 /// Sends the directory's content and changes to the pipeline.
 fn watch(root: &Path, pipeline: &Pipeline) -> WatchedDirectory {
     let inlet = pipeline.inlet();
-    let forward = move |DirectoryUpdate { changes, diagnostics, heard: received_at }| {
-        inlet.send(ChangeBatch { changes, diagnostics, heard: received_at, written: None });
+    let forward = move |DirectoryUpdate { changes, diagnostics, received_at }| {
+        inlet.send(ChangeBatch { changes, diagnostics, received_at, written: None });
     };
     WatchedDirectory::start(root, forward).unwrap()
 }
@@ -44,7 +44,7 @@ fn replaced_snapshots_are_freed_during_continuous_changes() {
     write_ingress(&root, 0);
     let pipeline = Pipeline::start(Options::default(), Box::new(drop)).unwrap();
     let _directory = watch(&root, &pipeline);
-    let mut retained = pipeline.wait_for_first(Duration::from_secs(30)).unwrap().kept;
+    let mut retained = pipeline.wait_for_first(Duration::from_secs(30)).unwrap().retained;
     let started = Instant::now();
     for version in 1.. {
         let previous_version = pipeline.view().unwrap().outcome.snapshot.version();
@@ -56,7 +56,7 @@ fn replaced_snapshots_are_freed_during_continuous_changes() {
             );
             std::thread::sleep(Duration::from_millis(1));
         }
-        let now_retained = pipeline.view().unwrap().kept;
+        let now_retained = pipeline.view().unwrap().retained;
         if now_retained < retained {
             return;
         }

@@ -108,9 +108,9 @@ pub(crate) fn read_change(
     option: HeaderValueOption,
     unsaid: HeaderAction,
 ) -> Result<Option<HeaderChange>, InvalidChange> {
-    let said = HeaderAppendAction::try_from(option.append_action).map_err(|_| InvalidChange)?;
+    let append_action = HeaderAppendAction::try_from(option.append_action).map_err(|_| InvalidChange)?;
     // "append_action" was introduced after "append", and its default is indistinguishable from an absent value.
-    let action = match (said, option.append) {
+    let action = match (append_action, option.append) {
         (HeaderAppendAction::AddIfAbsent, _) => HeaderAction::AddIfAbsent,
         (HeaderAppendAction::OverwriteIfExistsOrAdd, _) => HeaderAction::Overwrite,
         (HeaderAppendAction::OverwriteIfExists, _) => HeaderAction::OverwriteIfPresent,

@@ -40,14 +40,14 @@ pub enum InvalidFrame {
 #[derive(Debug)]
 pub struct FrameReader {
     limit: u32,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
 }
 
 impl FrameReader {
     /// Refuses messages longer than `limit` bytes.
     #[must_use]
     pub fn new(limit: u32) -> Self {
-        FrameReader { limit, held: Vec::new() }
+        FrameReader { limit, buffered: Vec::new() }
     }
 
     /// Passes each complete message, without its prefix, to `take`, until it returns `false`.
@@ -61,9 +61,9 @@ impl FrameReader {
     ) -> Result<(), InvalidFrame> {
         // The buffer holds less than one message, so each piece completes it or is buffered too.
         while !bytes.is_empty() {
-            if self.held.is_empty() {
+            if self.buffered.is_empty() {
                 let Some(end) = self.message_end(bytes)?.filter(|end| *end <= bytes.len()) else {
-                    self.held.extend_from_slice(bytes);
+                    self.buffered.extend_from_slice(bytes);
                     return Ok(());
                 };
                 let (message, rest) = bytes.split_at(end);
@@ -73,12 +73,12 @@ impl FrameReader {
                 }
                 continue;
             }
-            let wanted = self.message_end(&self.held)?.unwrap_or(PREFIX_BYTES);
-            let missing = (wanted - self.held.len()).min(bytes.len());
-            self.held.extend_from_slice(&bytes[..missing]);
+            let wanted = self.message_end(&self.buffered)?.unwrap_or(PREFIX_BYTES);
+            let missing = (wanted - self.buffered.len()).min(bytes.len());
+            self.buffered.extend_from_slice(&bytes[..missing]);
             bytes = &bytes[missing..];
-            if self.message_end(&self.held)? == Some(self.held.len()) {
-                let message = std::mem::take(&mut self.held);
+            if self.message_end(&self.buffered)? == Some(self.buffered.len()) {
+                let message = std::mem::take(&mut self.buffered);
                 if !take(&message[PREFIX_BYTES..]) {
                     return Ok(());
                 }
@@ -90,13 +90,13 @@ impl FrameReader {
     /// Whether no part of an incomplete message is buffered.
     #[must_use]
     pub fn is_between_messages(&self) -> bool {
-        self.held.is_empty()
+        self.buffered.is_empty()
     }
 
     /// The buffered bytes of an incomplete message.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.held.len()
+        self.buffered.len()
     }
 
     /// The end of the message that starts at the beginning; `None` while its prefix is incomplete.
@@ -129,9 +129,9 @@ mod tests {
         messages.iter().flat_map(frame).collect()
     }
 
-    fn read(pieces: &[&[u8]], limit: u32) -> Result<(Vec<Vec<u8>>, bool), InvalidFrame> {
+    fn read(chunks: &[&[u8]], limit: u32) -> Result<(Vec<Vec<u8>>, bool), InvalidFrame> {
         let (mut frames, mut read) = (FrameReader::new(limit), Vec::new());
-        for piece in pieces {
+        for piece in chunks {
             frames.feed(piece, |message| {
                 read.push(message.to_vec());
                 true
@@ -150,8 +150,8 @@ mod tests {
             let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
-            let pieces: Vec<_> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
-            prop_assert_eq!(read(&pieces, 40), Ok((messages, true)));
+            let chunks: Vec<_> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
+            prop_assert_eq!(read(&chunks, 40), Ok((messages, true)));
         }
 
         #[test]

@@ -29,7 +29,7 @@ const FAILURES: [Fail; 6] = [
         },
         Failure::Timeout,
     ),
-    (|world| world.answer(ProcessingResponse::default()), Failure::OutOfOrder),
+    (|world| world.respond(ProcessingResponse::default()), Failure::OutOfOrder),
     (
         |world| {
             world.processor.receive(&[0, 0, 0, 0, 1, 0xff]);
@@ -52,7 +52,7 @@ fn fail_at(step: usize, side: Side, body: BodyMode, is_open: bool, fail: Fail) -
     world.head(side, true);
     world.write(side, "abc");
     if step > 0 {
-        world.answer(to_headers(side, unchanged()));
+        world.respond(to_headers(side, unchanged()));
         world.write(side, "def");
     }
     if step > 1 {
@@ -61,7 +61,7 @@ fn fail_at(step: usize, side: Side, body: BodyMode, is_open: bool, fail: Fail) -
             if matches!(body, BodyMode::Streamed)
                 || (body != BodyMode::None && world.output(side).text().is_empty())
             {
-                world.answer(to_body(side, unchanged()));
+                world.respond(to_body(side, unchanged()));
             }
         }
     }
@@ -141,8 +141,8 @@ fn a_service_with_the_only_copy_of_a_piece_cannot_be_bypassed() {
     world.head(Side::Request, true);
     world.write(Side::Request, "abc");
     world.end(Side::Request, &[]);
-    world.answer(to_headers(Side::Request, unchanged()));
-    world.answer(to_body(Side::Request, stream(b"abc", true)));
+    world.respond(to_headers(Side::Request, unchanged()));
+    world.respond(to_body(Side::Request, stream(b"abc", true)));
     world.closed(None);
     assert!(world.processor.is_bypassed());
 }
@@ -169,7 +169,7 @@ fn the_end_of_a_finished_stream_does_not_matter() {
     extension.request = phases(true, BodyMode::None, false);
     let mut world = TestExchange::new(extension);
     world.head(Side::Request, true);
-    world.answer(to_headers(Side::Request, unchanged()));
+    world.respond(to_headers(Side::Request, unchanged()));
     assert!(world.processor.is_finished());
     world.closed(None);
     world.processor.timed_out();
@@ -184,7 +184,7 @@ fn a_body_above_the_limit_is_too_large_in_any_failure_mode() {
         for is_open in [false, true] {
             let mut world = TestExchange::new(extension_with(BodyMode::Buffered, is_open));
             world.head(side, true);
-            world.answer(to_headers(side, unchanged()));
+            world.respond(to_headers(side, unchanged()));
             world.write(side, &"x".repeat(100));
             assert!(world.stop.is_none());
             world.write(side, "x");
@@ -205,18 +205,18 @@ fn a_service_may_extend_its_timeout_once_per_message() {
     let first = world.processor.awaited().unwrap();
     assert_eq!(first.timeout, Duration::from_millis(200));
     for out_of_bounds in [0, 2001] {
-        world.answer(more(out_of_bounds));
+        world.respond(more(out_of_bounds));
         assert_eq!(world.processor.awaited(), Some(first));
     }
-    world.answer(more(2000));
+    world.respond(more(2000));
     let second = world.processor.awaited().unwrap();
     assert!(second.serial > first.serial && second.timeout == Duration::from_secs(2));
-    world.answer(more(300));
+    world.respond(more(300));
     assert_eq!(world.processor.awaited(), Some(second));
-    world.answer(to_headers(Side::Request, unchanged()));
+    world.respond(to_headers(Side::Request, unchanged()));
     world.write(Side::Request, "a");
     assert_eq!(world.processor.awaited().unwrap().timeout, Duration::from_millis(200));
-    world.answer(more(300));
+    world.respond(more(300));
     assert_eq!(world.processor.awaited().unwrap().timeout, Duration::from_millis(300));
     assert_eq!(world.stop, None);
 }
@@ -225,11 +225,11 @@ fn a_service_may_extend_its_timeout_once_per_message() {
 fn a_service_that_cannot_be_received_from_is_not_late() {
     let mut world = TestExchange::new(extension_with(BodyMode::FullDuplexStreamed, false));
     world.head(Side::Response, true);
-    world.answer(to_headers(Side::Response, unchanged()));
+    world.respond(to_headers(Side::Response, unchanged()));
     world.end(Side::Response, &[]);
     let before = world.processor.awaited().unwrap();
-    let piece = fairway_extension::frame::encode(&to_body(Side::Response, stream(&[b'x'; 70_000], false)));
-    world.processor.receive(&piece);
+    let chunk = fairway_extension::frame::encode(&to_body(Side::Response, stream(&[b'x'; 70_000], false)));
+    world.processor.receive(&chunk);
     assert!(!world.processor.accepts() && !world.is_awaited());
     world.drain();
     assert!(world.processor.accepts());

@@ -30,7 +30,7 @@ fn failed(world: &TestExchange) -> Option<Failure> {
 
 #[test]
 fn a_response_to_another_phase_is_out_of_order() {
-    let answers = [
+    let responses = [
         to_headers(Side::Response, unchanged()),
         to_body(Side::Request, unchanged()),
         to_body(Side::Response, unchanged()),
@@ -39,13 +39,13 @@ fn a_response_to_another_phase_is_out_of_order() {
         ProcessingResponse::default(),
     ];
     for body in MODES {
-        for answer in &answers {
+        for answer in &responses {
             let mut world = with_sent_head(body);
-            world.answer(answer.clone());
+            world.respond(answer.clone());
             assert_eq!(failed(&world), Some(Failure::OutOfOrder), "{body:?} {answer:?}");
             let mut world = with_sent_head(body);
-            world.answer(to_headers(Side::Request, unchanged()));
-            world.answer(to_headers(Side::Request, unchanged()));
+            world.respond(to_headers(Side::Request, unchanged()));
+            world.respond(to_headers(Side::Request, unchanged()));
             assert_eq!(failed(&world), Some(Failure::OutOfOrder), "a second answer");
         }
     }
@@ -54,25 +54,25 @@ fn a_response_to_another_phase_is_out_of_order() {
 #[test]
 fn a_second_response_to_a_piece_is_out_of_order() {
     let mut world = with_sent_head(BodyMode::Streamed);
-    world.answer(to_headers(Side::Request, unchanged()));
+    world.respond(to_headers(Side::Request, unchanged()));
     world.write(Side::Request, "abc");
-    world.answer(to_body(Side::Request, unchanged()));
-    world.answer(to_body(Side::Request, unchanged()));
+    world.respond(to_body(Side::Request, unchanged()));
+    world.respond(to_body(Side::Request, unchanged()));
     assert_eq!(failed(&world), Some(Failure::OutOfOrder));
 }
 
 #[test]
 fn a_full_duplex_service_cannot_end_a_body_before_its_sender() {
     let mut world = with_sent_head(BodyMode::FullDuplexStreamed);
-    world.answer(to_headers(Side::Request, unchanged()));
+    world.respond(to_headers(Side::Request, unchanged()));
     world.write(Side::Request, "abc");
-    world.answer(to_body(Side::Request, stream(b"abc", true)));
+    world.respond(to_body(Side::Request, stream(b"abc", true)));
     assert_eq!(failed(&world), Some(Failure::OutOfOrder));
     let mut world = with_sent_head(BodyMode::FullDuplexStreamed);
-    world.answer(to_headers(Side::Request, unchanged()));
+    world.respond(to_headers(Side::Request, unchanged()));
     world.end(Side::Request, &[("x-a", "1")]);
-    world.answer(to_body(Side::Request, stream(b"abc", true)));
-    world.answer(to_body(Side::Request, stream(b"def", false)));
+    world.respond(to_body(Side::Request, stream(b"abc", true)));
+    world.respond(to_body(Side::Request, stream(b"def", false)));
     assert_eq!(failed(&world), Some(Failure::OutOfOrder), "pieces behind the end");
 }
 
@@ -80,27 +80,27 @@ fn a_full_duplex_service_cannot_end_a_body_before_its_sender() {
 fn bodies_of_another_mode_are_malformed() {
     for mutation in [Mutation::Body(b"x".to_vec()), Mutation::ClearBody(true)] {
         let mut world = with_sent_head(BodyMode::Buffered);
-        world.answer(to_headers(Side::Request, body(mutation.clone())));
+        world.respond(to_headers(Side::Request, body(mutation.clone())));
         assert_eq!(failed(&world), Some(Failure::Malformed), "a body in an answer to a head");
         let mut world = with_sent_head(BodyMode::FullDuplexStreamed);
-        world.answer(to_headers(Side::Request, unchanged()));
-        world.answer(to_body(Side::Request, body(mutation)));
+        world.respond(to_headers(Side::Request, unchanged()));
+        world.respond(to_body(Side::Request, body(mutation)));
         assert_eq!(failed(&world), Some(Failure::Malformed), "a body in place of a piece");
     }
     for mode in [BodyMode::Streamed, BodyMode::Buffered, BodyMode::BufferedPartial] {
         let mut world = with_sent_head(mode);
-        world.answer(to_headers(Side::Request, unchanged()));
+        world.respond(to_headers(Side::Request, unchanged()));
         world.write(Side::Request, "abc");
         world.end(Side::Request, &[]);
-        world.answer(to_body(Side::Request, stream(b"x", true)));
+        world.respond(to_body(Side::Request, stream(b"x", true)));
         assert_eq!(failed(&world), Some(Failure::Malformed), "{mode:?}");
     }
     let mut world = with_sent_head(BodyMode::None);
     let status = ResponseStatus::ContinueAndReplace.into();
-    world.answer(to_headers(Side::Request, CommonResponse { status, ..stream(b"x", true) }));
+    world.respond(to_headers(Side::Request, CommonResponse { status, ..stream(b"x", true) }));
     assert_eq!(failed(&world), Some(Failure::Malformed));
     let mut world = with_sent_head(BodyMode::None);
-    world.answer(to_headers(Side::Request, CommonResponse { status: 7, ..unchanged() }));
+    world.respond(to_headers(Side::Request, CommonResponse { status: 7, ..unchanged() }));
     assert_eq!(failed(&world), Some(Failure::Malformed), "a status that does not exist");
 }
 
@@ -108,10 +108,10 @@ fn bodies_of_another_mode_are_malformed() {
 fn invalid_headers_are_malformed() {
     for pair in [("a b", "c"), ("a", "b\r\nc: d"), ("", "x"), (":status", "99")] {
         let mut world = with_sent_head(BodyMode::None);
-        world.answer(to_headers(Side::Request, unchanged()));
+        world.respond(to_headers(Side::Request, unchanged()));
         world.head(Side::Response, false);
         let header_mutation = set(&[pair]);
-        world.answer(to_headers(Side::Response, CommonResponse { header_mutation, ..unchanged() }));
+        world.respond(to_headers(Side::Response, CommonResponse { header_mutation, ..unchanged() }));
         assert_eq!(failed(&world), Some(Failure::Malformed), "{pair:?}");
     }
 }
@@ -127,9 +127,9 @@ fn forbidden_changes_are_counted_or_an_error() {
         ("te", "trailers"),
         ("upgrade", "h2c"),
     ];
-    let answer = || CommonResponse { header_mutation: set(&pairs), ..unchanged() };
+    let response = || CommonResponse { header_mutation: set(&pairs), ..unchanged() };
     let mut world = with_sent_head(BodyMode::None);
-    world.answer(to_headers(Side::Request, answer()));
+    world.respond(to_headers(Side::Request, response()));
     assert_eq!((failed(&world), world.processor.counts().refused), (None, 7));
     assert!(world.output(Side::Request).head.as_ref().unwrap().is_empty());
     let mut extension = extension();
@@ -137,7 +137,7 @@ fn forbidden_changes_are_counted_or_an_error() {
     extension.mutation_rules.error_on_denied = true;
     let mut world = TestExchange::new(extension);
     world.head(Side::Request, true);
-    world.answer(to_headers(Side::Request, answer()));
+    world.respond(to_headers(Side::Request, response()));
     assert_eq!((failed(&world), world.processor.counts().refused), (Some(Failure::NotAllowed), 1));
 }
 
@@ -206,31 +206,31 @@ fn an_immediate_response_replaces_a_response_that_was_not_forwarded() {
     for body in MODES {
         let mut world = with_sent_head(body);
         world.write(Side::Request, "abc");
-        world.answer(immediate(429));
+        world.respond(immediate(429));
         assert_eq!((is_immediate(&world), world.processor.held_bytes()), (Some(429), 0));
         let mut world = with_sent_head(body);
-        world.answer(to_headers(Side::Request, unchanged()));
-        world.answer(immediate(403));
+        world.respond(to_headers(Side::Request, unchanged()));
+        world.respond(immediate(403));
         assert_eq!(
             is_immediate(&world),
             Some(403),
             "nothing was asked, and the service decides all the same"
         );
         let mut world = with_sent_head(body);
-        world.answer(to_headers(Side::Request, unchanged()));
+        world.respond(to_headers(Side::Request, unchanged()));
         world.head(Side::Response, true);
-        world.answer(immediate(0));
+        world.respond(immediate(0));
         assert_eq!(is_immediate(&world), Some(200));
         let mut world = with_sent_head(body);
-        world.answer(to_headers(Side::Request, unchanged()));
+        world.respond(to_headers(Side::Request, unchanged()));
         world.head(Side::Response, false);
-        world.answer(to_headers(Side::Response, unchanged()));
-        world.answer(immediate(403));
+        world.respond(to_headers(Side::Response, unchanged()));
+        world.respond(immediate(403));
         assert_eq!(failed(&world), Some(Failure::OutOfOrder));
     }
     for status in [-1, 100, 199, 600] {
         let mut world = with_sent_head(BodyMode::None);
-        world.answer(immediate(status));
+        world.respond(immediate(status));
         assert_eq!(failed(&world), Some(Failure::Malformed), "{status}");
     }
 }

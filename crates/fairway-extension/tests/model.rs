@@ -44,28 +44,28 @@ struct Service {
     change: Change,
     is_duplex: [bool; 2],
     /// Pieces of a full duplex body that were not sent back, and whether the body ended.
-    pieces: [(Vec<u8>, bool); 2],
-    answers: VecDeque<ProcessingResponse>,
+    chunks: [(Vec<u8>, bool); 2],
+    responses: VecDeque<ProcessingResponse>,
 }
 
 impl Service {
-    fn see(&mut self, message: &[u8]) {
+    fn receive(&mut self, message: &[u8]) {
         let request = ProcessingRequest::decode(&message[frame::PREFIX_BYTES..]).unwrap().request.unwrap();
         let (side, body) = match request {
-            Request::RequestHeaders(_) => return self.answer(to_headers(Side::Request, unchanged())),
-            Request::ResponseHeaders(_) => return self.answer(to_headers(Side::Response, unchanged())),
+            Request::RequestHeaders(_) => return self.respond(to_headers(Side::Request, unchanged())),
+            Request::ResponseHeaders(_) => return self.respond(to_headers(Side::Response, unchanged())),
             Request::RequestTrailers(_) => return self.trailers(Side::Request),
             Request::ResponseTrailers(_) => return self.trailers(Side::Response),
             Request::RequestBody(body) => (Side::Request, body),
             Request::ResponseBody(body) => (Side::Response, body),
         };
         if self.is_duplex[side as usize] {
-            let (pieces, is_end) = &mut self.pieces[side as usize];
+            let (pieces, is_end) = &mut self.chunks[side as usize];
             pieces.extend_from_slice(&body.body);
             *is_end = body.end_of_stream;
         } else {
             let common = self.changed(&body.body);
-            self.answer(to_body(side, common));
+            self.respond(to_body(side, common));
         }
     }
 
@@ -76,31 +76,31 @@ impl Service {
         }
     }
 
-    fn answer(&mut self, response: ProcessingResponse) {
-        self.answers.push_back(response);
+    fn respond(&mut self, response: ProcessingResponse) {
+        self.responses.push_back(response);
     }
 
     fn trailers(&mut self, side: Side) {
         if self.is_duplex[side as usize] {
-            let rest = std::mem::take(&mut self.pieces[side as usize].0);
+            let rest = std::mem::take(&mut self.chunks[side as usize].0);
             for piece in rest.chunks(MAX_PIECE) {
-                let piece = stream(&self.change.apply(piece), false);
-                self.answer(to_body(side, piece));
+                let chunk = stream(&self.change.apply(piece), false);
+                self.respond(to_body(side, chunk));
             }
         }
-        self.answer(to_trailers(side, None));
+        self.respond(to_trailers(side, None));
     }
 
     /// Sends back a part of what it has.
     fn stream(&mut self, side: Side, rng: &mut fastrand::Rng) {
-        let (pieces, is_end) = &mut self.pieces[side as usize];
+        let (pieces, is_end) = &mut self.chunks[side as usize];
         let rest = pieces.split_off(rng.usize(..=pieces.len().min(MAX_PIECE)));
-        let piece = std::mem::replace(pieces, rest);
+        let chunk = std::mem::replace(pieces, rest);
         let is_last = *is_end && pieces.is_empty();
-        if !piece.is_empty() || is_last {
+        if !chunk.is_empty() || is_last {
             *is_end &= !is_last;
-            let piece = stream(&self.change.apply(&piece), is_last);
-            self.answer(to_body(side, piece));
+            let chunk = stream(&self.change.apply(&chunk), is_last);
+            self.respond(to_body(side, chunk));
         }
     }
 }
@@ -155,13 +155,13 @@ impl Sender {
             processor.end(self.side, self.trailers.clone());
             return true;
         }
-        let most = room.min(self.body.len() - self.sent).min(20_000);
-        if most == 0 {
+        let limit = room.min(self.body.len() - self.sent).min(20_000);
+        if limit == 0 {
             return false;
         }
-        let piece = &self.body[self.sent..][..rng.usize(1..=most)];
-        self.sent += piece.len();
-        processor.write_body(self.side, piece);
+        let chunk = &self.body[self.sent..][..rng.usize(1..=limit)];
+        self.sent += chunk.len();
+        processor.write_body(self.side, chunk);
         true
     }
 }
@@ -179,7 +179,7 @@ impl Exchange {
     fn new(extension: Extension, change: Change, rng: &mut fastrand::Rng) -> Self {
         let is_duplex = [extension.request, extension.response]
             .map(|phases| phases.body == fairway_model::BodyMode::FullDuplexStreamed);
-        let service = Service { change, is_duplex, pieces: Default::default(), answers: VecDeque::new() };
+        let service = Service { change, is_duplex, chunks: Default::default(), responses: VecDeque::new() };
         Exchange {
             processor: Processor::new(extension.into()),
             service,
@@ -197,7 +197,7 @@ impl Exchange {
             0 => self.senders[0].step(&mut self.processor, rng),
             // A response may start before its request is complete.
             1 => self.senders[0].has_begun && self.senders[1].step(&mut self.processor, rng),
-            2 => self.processor.take_message().map(|message| self.service.see(&message)).is_some(),
+            2 => self.processor.take_message().map(|message| self.service.receive(&message)).is_some(),
             3 => self.serve(rng),
             side => self.take(SIDES[usize::from(side) - 4]),
         });
@@ -207,14 +207,14 @@ impl Exchange {
     }
 
     fn serve(&mut self, rng: &mut fastrand::Rng) -> bool {
-        if self.processor.accepts() && self.service.answers.is_empty() {
+        if self.processor.accepts() && self.service.responses.is_empty() {
             SIDES.iter().for_each(|side| self.service.stream(*side, rng));
         }
         if !self.processor.accepts() {
             return false;
         }
-        let Some(answer) = self.service.answers.pop_front() else {
-            return self.service.pieces.iter().any(|(pieces, is_end)| !pieces.is_empty() || *is_end);
+        let Some(answer) = self.service.responses.pop_front() else {
+            return self.service.chunks.iter().any(|(pieces, is_end)| !pieces.is_empty() || *is_end);
         };
         let bytes = frame::encode(&answer);
         let (first, second) = bytes.split_at(rng.usize(..=bytes.len()));

@@ -55,7 +55,7 @@ fn a_head_waits_for_its_response_and_is_changed_by_it() {
             remove_headers: vec!["X-Kept".to_owned()],
             ..set(&[("x-new", "2"), (":status", "201")]).unwrap()
         });
-        world.answer(to_headers(side, CommonResponse { header_mutation, ..unchanged() }));
+        world.respond(to_headers(side, CommonResponse { header_mutation, ..unchanged() }));
         let mut head = if side == Side::Request { request_head() } else { response_head() };
         world.output(side).head.as_ref().unwrap().apply(&mut head);
         assert_eq!((head.named(b"x-kept"), head.named(b"x-new")), (None, Some(&b"2"[..])));
@@ -79,7 +79,7 @@ fn a_message_without_a_body_ends_with_its_head() {
                 panic!("no headers")
             };
             assert!(headers.end_of_stream);
-            world.answer(to_headers(side, unchanged()));
+            world.respond(to_headers(side, unchanged()));
             assert_eq!(world.output(side).end, Some(vec![]), "{mode:?}");
             assert_eq!(length(&world, side), BodyLength::Unchanged);
             assert!(world.shown.is_empty() && world.processor.is_finished());
@@ -100,7 +100,7 @@ fn the_first_message_has_protocol_attributes_and_metadata() {
     assert_eq!((protocol.request_body_mode, protocol.response_body_mode), (2, 4));
     assert!(first.attributes["envoy.filters.http.ext_proc"].fields.contains_key("request.id"));
     assert!(first.metadata_context.unwrap().filter_metadata["a.b"].fields.contains_key("rules"));
-    world.answer(to_headers(Side::Request, unchanged()));
+    world.respond(to_headers(Side::Request, unchanged()));
     world.head(Side::Response, true);
     let second = world.shown.pop().unwrap();
     assert!(second.protocol_config.is_none() && second.attributes.is_empty());
@@ -116,16 +116,16 @@ fn streamed_pieces_are_forwarded_one_response_at_a_time() {
         world.write(side, "one");
         world.write(side, "two");
         assert_eq!(world.shown_body(), ("one".to_owned(), false));
-        world.answer(to_body(side, unchanged()));
+        world.respond(to_body(side, unchanged()));
         assert_eq!(world.shown_body(), ("two".to_owned(), false));
         world.write(side, "three");
-        world.answer(to_body(side, replace("2")));
+        world.respond(to_body(side, replace("2")));
         assert_eq!(world.shown_body(), ("three".to_owned(), false));
         world.end(side, &[]);
-        world.answer(to_body(side, body(Mutation::ClearBody(true))));
+        world.respond(to_body(side, body(Mutation::ClearBody(true))));
         assert_eq!(world.shown_body(), (String::new(), true));
         assert_eq!(world.output(side).end, None);
-        world.answer(to_body(side, replace("end")));
+        world.respond(to_body(side, replace("end")));
         assert_eq!((world.output(side).text().as_str(), &world.output(side).end), ("one2end", &Some(vec![])));
         assert!(world.processor.is_finished());
     }
@@ -135,17 +135,17 @@ fn streamed_pieces_are_forwarded_one_response_at_a_time() {
 fn streamed_pieces_wait_with_back_pressure() {
     let mut world = world(Side::Request, false, BodyMode::Streamed, false);
     world.head(Side::Request, true);
-    let piece = "x".repeat(16 * 1024);
+    let chunk = "x".repeat(16 * 1024);
     for _ in 0..4 {
-        world.write(Side::Request, &piece);
+        world.write(Side::Request, &chunk);
     }
     assert_eq!(world.processor.room(Side::Request), 0);
-    world.answer(to_body(Side::Request, unchanged()));
+    world.respond(to_body(Side::Request, unchanged()));
     assert_eq!(world.processor.room(Side::Request), 16 * 1024);
     // Forwarded data counts until it is taken.
     let mut world = self::world(Side::Request, false, BodyMode::None, false);
     world.head(Side::Request, true);
-    world.processor.write_body(Side::Request, piece.as_bytes());
+    world.processor.write_body(Side::Request, chunk.as_bytes());
     assert_eq!(world.processor.room(Side::Request), 48 * 1024);
     world.drain();
     assert_eq!(world.processor.room(Side::Request), 64 * 1024);
@@ -165,14 +165,16 @@ fn a_buffered_body_is_sent_whole_and_its_response_changes_the_head() {
             world.head(side, true);
             world.shown();
             let header_mutation = set(&[("x-first", "1"), ("content-length", "77")]);
-            world.answer(to_headers(side, CommonResponse { header_mutation, ..unchanged() }));
+            world.respond(to_headers(side, CommonResponse { header_mutation, ..unchanged() }));
             assert!(!world.is_awaited() && world.output(side).head.is_none());
             world.write(side, "one");
             world.write(side, "two");
             world.end(side, &[]);
             assert_eq!(world.shown_body(), ("onetwo".to_owned(), true));
-            world
-                .answer(to_body(side, CommonResponse { header_mutation: set(&[("x-last", "2")]), ..answer }));
+            world.respond(to_body(
+                side,
+                CommonResponse { header_mutation: set(&[("x-last", "2")]), ..answer },
+            ));
             assert_eq!((world.output(side).text().as_str(), length(&world, side)), (text, expected));
             let mut head = Head::new();
             head.start_response(200);
@@ -195,14 +197,14 @@ fn a_partially_buffered_body_is_sent_up_to_the_limit() {
         let (shown, is_end) = world.shown_body();
         assert_eq!((shown.len(), is_end), (100, false));
         world.write(side, "c");
-        world.answer(to_body(side, replace("new")));
+        world.respond(to_body(side, replace("new")));
         assert_eq!(length(&world, side), BodyLength::Unknown);
         assert_eq!(world.output(side).text(), format!("new{}c", "b".repeat(20)));
         world.write(side, "d");
         world.end(side, &[("x-a", "1")]);
         assert!(world.output(side).text().ends_with("cd"));
         world.shown();
-        world.answer(to_trailers(side, set(&[("x-a", "2")])));
+        world.respond(to_trailers(side, set(&[("x-a", "2")])));
         assert_eq!(world.output(side).end, Some(trailers(&[("x-a", "2")])));
         // A body that fits is complete.
         let mut world = self::world(side, false, BodyMode::BufferedPartial, false);
@@ -210,7 +212,7 @@ fn a_partially_buffered_body_is_sent_up_to_the_limit() {
         world.write(side, "short");
         world.end(side, &[]);
         assert_eq!(world.shown_body(), ("short".to_owned(), true));
-        world.answer(to_body(side, replace("longer")));
+        world.respond(to_body(side, replace("longer")));
         assert_eq!(length(&world, side), BodyLength::Exact(6));
     }
 }
@@ -228,13 +230,13 @@ fn full_duplex_pieces_go_both_ways_without_waiting() {
         assert!(world.is_awaited());
         world.shown.drain(..3);
         assert_eq!(world.shown_body(), (String::new(), true));
-        world.answer(to_headers(side, unchanged()));
+        world.respond(to_headers(side, unchanged()));
         assert_eq!(length(&world, side), BodyLength::Unknown);
-        world.answer(to_body(side, stream(b"on", false)));
-        world.answer(to_body(side, stream(b"", false)));
-        world.answer(to_body(side, stream(b"e", false)));
+        world.respond(to_body(side, stream(b"on", false)));
+        world.respond(to_body(side, stream(b"", false)));
+        world.respond(to_body(side, stream(b"e", false)));
         assert_eq!((world.output(side).text().as_str(), &world.output(side).end), ("one", &None));
-        world.answer(to_body(side, stream(b"!", true)));
+        world.respond(to_body(side, stream(b"!", true)));
         assert_eq!((world.output(side).text().as_str(), &world.output(side).end), ("one!", &Some(vec![])));
         assert!(!world.is_awaited() && world.processor.is_finished());
     }
@@ -248,9 +250,9 @@ fn trailers_end_a_full_duplex_body() {
         world.write(Side::Response, "one");
         world.end(Side::Response, &[("grpc-status", "0")]);
         assert_eq!(world.shown.len(), 2);
-        world.answer(to_body(Side::Response, stream(b"two", is_end_said)));
+        world.respond(to_body(Side::Response, stream(b"two", is_end_said)));
         assert_eq!(world.output(Side::Response).end, None);
-        world.answer(to_trailers(Side::Response, set(&[("x-new", "1")])));
+        world.respond(to_trailers(Side::Response, set(&[("x-new", "1")])));
         let expected = trailers(&[("grpc-status", "0"), ("x-new", "1")]);
         assert_eq!(world.output(Side::Response).end, Some(expected));
         assert_eq!(world.output(Side::Response).text(), "two");
@@ -267,7 +269,7 @@ fn trailers_are_sent_if_present_and_configured() {
             world.end(side, &[("x-a", "1")]);
             if mode != BodyMode::None {
                 assert_eq!(world.shown_body(), ("abc".to_owned(), false), "{mode:?}");
-                world.answer(to_body(side, unchanged()));
+                world.respond(to_body(side, unchanged()));
             }
             assert!(matches!(world.shown(), Request::RequestTrailers(_) | Request::ResponseTrailers(_)));
             assert_eq!(world.output(side).end, None);
@@ -275,7 +277,7 @@ fn trailers_are_sent_if_present_and_configured() {
                 remove_headers: vec!["x-a".to_owned()],
                 ..set(&[("x-b", "2"), ("content-length", "3"), ("host", "x")]).unwrap()
             });
-            world.answer(to_trailers(side, mutation));
+            world.respond(to_trailers(side, mutation));
             assert_eq!(world.output(side).end, Some(trailers(&[("x-b", "2")])));
             assert_eq!(world.processor.counts().refused, 1);
             let mut world = self::world(side, false, mode, false);
@@ -283,7 +285,7 @@ fn trailers_are_sent_if_present_and_configured() {
             world.end(side, &[("x-a", "1")]);
             if mode != BodyMode::None {
                 assert_eq!(world.shown_body(), (String::new(), true), "{mode:?}");
-                world.answer(to_body(side, unchanged()));
+                world.respond(to_body(side, unchanged()));
             }
             assert_eq!(world.output(side).end, Some(trailers(&[("x-a", "1")])));
         }
@@ -297,7 +299,7 @@ fn a_replaced_message_ends_and_later_data_is_dropped() {
             let mut world = world(side, true, mode, true);
             world.head(side, true);
             let status = ResponseStatus::ContinueAndReplace.into();
-            world.answer(to_headers(side, CommonResponse { status, ..replace("new") }));
+            world.respond(to_headers(side, CommonResponse { status, ..replace("new") }));
             assert_eq!(length(&world, side), BodyLength::Exact(3));
             let output = world.output(side);
             assert_eq!((output.text().as_str(), &output.end), ("new", &Some(vec![])), "{mode:?}");
@@ -310,7 +312,7 @@ fn a_replaced_message_ends_and_later_data_is_dropped() {
     let mut world = world(Side::Request, true, BodyMode::None, false);
     world.head(Side::Request, false);
     let status = ResponseStatus::ContinueAndReplace.into();
-    world.answer(to_headers(Side::Request, CommonResponse { status, ..unchanged() }));
+    world.respond(to_headers(Side::Request, CommonResponse { status, ..unchanged() }));
     assert_eq!(length(&world, Side::Request), BodyLength::None);
 }
 
@@ -322,7 +324,7 @@ fn path_and_method_change_if_the_rules_allow_it() {
     let mut world = TestExchange::new(extension);
     world.head(Side::Request, false);
     let header_mutation = set(&[(":path", "/b"), (":method", "PUT"), (":authority", "x")]);
-    world.answer(to_headers(Side::Request, CommonResponse { header_mutation, ..unchanged() }));
+    world.respond(to_headers(Side::Request, CommonResponse { header_mutation, ..unchanged() }));
     let head = world.output(Side::Request).head.as_ref().unwrap();
     assert_eq!((head.path.as_deref(), head.method.as_deref()), (Some(&b"/b"[..]), Some(&b"PUT"[..])));
     assert_eq!(world.processor.counts().refused, 1);
@@ -335,16 +337,16 @@ fn both_directions_may_be_active_at_once() {
     extension.response = phases(true, BodyMode::Streamed, false);
     let mut world = TestExchange::new(extension);
     world.head(Side::Request, true);
-    world.answer(to_headers(Side::Request, unchanged()));
+    world.respond(to_headers(Side::Request, unchanged()));
     world.write(Side::Request, "up");
     world.head(Side::Response, true);
     let first = world.processor.awaited().unwrap();
-    world.answer(to_headers(Side::Response, unchanged()));
+    world.respond(to_headers(Side::Response, unchanged()));
     assert_eq!(world.processor.awaited(), Some(first), "the piece of the request is awaited for longer");
     world.write(Side::Response, "down");
-    world.answer(to_body(Side::Response, unchanged()));
+    world.respond(to_body(Side::Response, unchanged()));
     assert_eq!(world.output(Side::Response).text(), "down");
-    world.answer(to_body(Side::Request, unchanged()));
+    world.respond(to_body(Side::Request, unchanged()));
     assert_eq!(world.output(Side::Request).text(), "up");
     assert!(!world.is_awaited() && world.stop.is_none());
 }
@@ -359,7 +361,7 @@ fn a_picker_names_endpoints_in_the_metadata() {
         let mut world = world(Side::Request, true, BodyMode::None, false);
         world.head(Side::Request, false);
         let dynamic_metadata = Some(metadata);
-        world.answer(ProcessingResponse { dynamic_metadata, ..to_headers(Side::Request, unchanged()) });
+        world.respond(ProcessingResponse { dynamic_metadata, ..to_headers(Side::Request, unchanged()) });
         world.processor.picked_endpoints().map(str::to_owned)
     };
     let name = "x-gateway-destination-endpoint";

@@ -34,13 +34,13 @@ fn the_response_to_the_request_head_overrides_later_phases() {
     let mut world = world(heads, heads, true);
     world.head(Side::Request, true);
     world.shown();
-    world.answer(overridden(Side::Request, mode));
+    world.respond(overridden(Side::Request, mode));
     world.write(Side::Request, "abc");
     world.end(Side::Request, &[("x-a", "1")]);
     assert_eq!(world.shown_body(), ("abc".to_owned(), false));
-    world.answer(to_body(Side::Request, unchanged()));
+    world.respond(to_body(Side::Request, unchanged()));
     assert!(matches!(world.shown(), Request::RequestTrailers(_)));
-    world.answer(to_trailers(Side::Request, None));
+    world.respond(to_trailers(Side::Request, None));
     world.head(Side::Response, true);
     assert!(world.output(Side::Response).head.is_some(), "the head of the response is no longer shown");
     world.write(Side::Response, "def");
@@ -52,7 +52,7 @@ fn an_override_that_is_not_allowed_is_ignored() {
     let heads = phases(true, BodyMode::None, false);
     let mut world = world(heads, heads, false);
     world.head(Side::Request, true);
-    world.answer(overridden(
+    world.respond(overridden(
         Side::Request,
         ProcessingMode { request_body_mode: 1, ..ProcessingMode::default() },
     ));
@@ -66,9 +66,9 @@ fn the_response_to_the_response_head_overrides_only_its_later_phases() {
     let streamed = phases(true, BodyMode::Streamed, false);
     let mut world = world(streamed, streamed, true);
     world.head(Side::Request, true);
-    world.answer(to_headers(Side::Request, unchanged()));
+    world.respond(to_headers(Side::Request, unchanged()));
     world.head(Side::Response, true);
-    world.answer(overridden(Side::Response, ProcessingMode::default()));
+    world.respond(overridden(Side::Response, ProcessingMode::default()));
     world.shown.clear();
     world.write(Side::Response, "def");
     assert_eq!(world.output(Side::Response).text(), "def");
@@ -87,7 +87,7 @@ fn unknown_modes_change_nothing() {
         response_header_mode: 7,
         ..ProcessingMode::default()
     };
-    world.answer(overridden(Side::Request, mode));
+    world.respond(overridden(Side::Request, mode));
     world.shown.clear();
     world.write(Side::Request, "abc");
     assert_eq!(world.shown_body(), ("abc".to_owned(), false));
@@ -99,7 +99,7 @@ fn pieces_handed_over_to_the_service_stay_there() {
     let mut world = world(duplex, ProcessingPhases::default(), true);
     world.head(Side::Request, true);
     world.write(Side::Request, "abc");
-    world.answer(overridden(Side::Request, ProcessingMode::default()));
-    world.answer(to_body(Side::Request, stream(b"xyz", false)));
+    world.respond(overridden(Side::Request, ProcessingMode::default()));
+    world.respond(to_body(Side::Request, stream(b"xyz", false)));
     assert_eq!((world.stop.clone(), world.output(Side::Request).text().as_str()), (None, "xyz"));
 }

@@ -102,9 +102,9 @@ impl AttachableRoute<'_> {
         if named.is_empty() {
             let section = reference.section_name.as_deref().map(|name| format!("the name {name}"));
             let port = reference.port.map(|port| format!("port {port}"));
-            let asked = section.into_iter().chain(port).collect::<Vec<_>>().join(" and ");
-            let with = if asked.is_empty() { "" } else { " with " };
-            let problem = format!("{} has no listener{with}{asked}", reference.name);
+            let requested = section.into_iter().chain(port).collect::<Vec<_>>().join(" and ");
+            let with = if requested.is_empty() { "" } else { " with " };
+            let problem = format!("{} has no listener{with}{requested}", reference.name);
             return Err(Fault::new("NoMatchingParent", problem));
         }
         let allowing: Vec<&Listener> =

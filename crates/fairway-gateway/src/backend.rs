@@ -267,8 +267,8 @@ impl<'a> Resolver<'a> {
         let protocol = self.speaks.port_protocol();
         let found_port = service_port(&object.object.ports, port, protocol);
         if found_port.is_none() && !object.object.ports.is_empty() {
-            let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
-            return Err(missing(format!("Service {service} has no port {port}{of}")));
+            let suffix = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
+            return Err(missing(format!("Service {service} has no port {port}{suffix}")));
         }
         let transport = self.transport(service, found_port)?;
         let backend = match (self.backend_settings)(service, port_name(found_port)) {
@@ -289,7 +289,7 @@ impl<'a> Resolver<'a> {
         match backend.resolve(self.inputs) {
             Ok(_) => Ok(backend),
             Err(ResolveError::NoService) => Err(missing(format!("Service {service} does not exist"))),
-            Err(ResolveError::NoPort { known }) => {
+            Err(ResolveError::NoPort { known_names: known }) => {
                 Err(missing(format!("Service {service} has no port {port}; it has {known}")))
             }
             Err(ResolveError::External) => {
@@ -338,7 +338,7 @@ impl<'a> Resolver<'a> {
         let backend = BackendRef::from_import(import.clone(), port.into(), &transport, &balance);
         match backend.resolve(self.inputs) {
             Ok(_) => Ok(backend),
-            Err(ResolveError::NoPort { known }) => {
+            Err(ResolveError::NoPort { known_names: known }) => {
                 Err(missing(format!("ServiceImport {import} has no port {port}; it has {known}")))
             }
             Err(_) => Err(missing(format!("ServiceImport {import} does not exist"))),
@@ -406,9 +406,9 @@ fn service_port<'s>(
 }
 
 impl<'a> From<&'a ServiceReference> for BackendReference<'a> {
-    fn from(of: &'a ServiceReference) -> Self {
-        let namespace = of.namespace.as_deref();
-        Self { group: None, kind: None, namespace, name: &of.name, port: Some(of.port) }
+    fn from(service: &'a ServiceReference) -> Self {
+        let namespace = service.namespace.as_deref();
+        Self { group: None, kind: None, namespace, name: &service.name, port: Some(service.port) }
     }
 }
 

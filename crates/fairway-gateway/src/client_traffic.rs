@@ -53,17 +53,17 @@ impl<'a> ClientPolicies<'a> {
     /// The settings for the clients of a listener.
     pub(crate) fn traffic(&self, listener: &Listener) -> ClientTraffic {
         let Some(gateway) = self.gateway else { return ClientTraffic::default() };
-        let of = |policy: Option<&Arc<OwnPolicy>>| {
+        let names_of = |policy: Option<&Arc<OwnPolicy>>| {
             policy.and_then(|policy| policy.clients()).cloned().unwrap_or_default()
         };
         if let Some(policy) = self.whole_ports.get(&port_key(listener)) {
-            return of(*policy);
+            return names_of(*policy);
         }
-        let whole = of(gateway_policy(self.attached, gateway));
+        let whole = names_of(gateway_policy(self.attached, gateway));
         match listener.entry.protocol {
             Protocol::Http => whole,
             _ => {
-                let own = of(deciding_policy(self.attached, gateway, &listener.entry.id));
+                let own = names_of(deciding_policy(self.attached, gateway, &listener.entry.id));
                 ClientTraffic { proxy_protocol: whole.proxy_protocol, ..own }
             }
         }
@@ -72,7 +72,8 @@ impl<'a> ClientPolicies<'a> {
     /// Why a policy cannot apply to a listener alone.
     pub(crate) fn fault(&self, listener: &Listener, policy: &OwnPolicy) -> Option<Fault> {
         let gateway = self.gateway?;
-        let decides = |of: Option<&Arc<OwnPolicy>>| of.is_some_and(|it| it.reference == policy.reference);
+        let decides =
+            |owner: Option<&Arc<OwnPolicy>>| owner.is_some_and(|it| it.reference == policy.reference);
         let entry = &listener.entry;
         if self.is_shared && decides(deciding_policy(self.attached, gateway, &entry.id)) {
             let problem = format!(

@@ -80,11 +80,11 @@ impl CommonFilter<'_> {
 impl FilterReader<'_> {
     /// The filters of an HTTPRoute.
     pub(crate) fn read_http(&mut self, filters: &[HttpRouteFilter]) -> Result<RouteFilters, FilterError> {
-        let mut made = self.read_inline_http(filters)?;
+        let mut route_filters = self.read_inline_http(filters)?;
         for filter in filters.iter().filter(|filter| filter.type_ == EXTENSION) {
-            self.read_named(filter.extension_ref.as_ref())?.add_to(&mut made)?;
+            self.read_named(filter.extension_ref.as_ref())?.add_to(&mut route_filters)?;
         }
-        Ok(made)
+        Ok(route_filters)
     }
 
     /// The filters of an HTTPRoute that reference no other object.
@@ -100,11 +100,11 @@ impl FilterReader<'_> {
                 return Err(Fault::new("IncompatibleFilters", problem));
             }
         }
-        let mut made = RouteFilters::default();
+        let mut route_filters = RouteFilters::default();
         for filter in filters.iter().filter(|filter| filter.type_ != EXTENSION) {
-            self.add_http(filter, &mut made)?;
+            self.add_http(filter, &mut route_filters)?;
         }
-        Ok(made)
+        Ok(route_filters)
     }
 
     /// The filter of an `extensionRef`.
@@ -120,7 +120,7 @@ impl FilterReader<'_> {
         }
     }
 
-    fn add_http(&mut self, filter: &HttpRouteFilter, made: &mut RouteFilters) -> Result<(), Fault> {
+    fn add_http(&mut self, filter: &HttpRouteFilter, route_filters: &mut RouteFilters) -> Result<(), Fault> {
         let common = CommonFilter {
             kind: &filter.type_,
             request: filter.request_header_modifier.as_ref(),
@@ -130,24 +130,28 @@ impl FilterReader<'_> {
         match &*filter.type_ {
             "RequestRedirect" => {
                 let it = common.required_value(filter.request_redirect.as_ref())?;
-                made.redirect = Some(self.redirect(it)?);
+                route_filters.redirect = Some(self.redirect(it)?);
             }
-            "URLRewrite" => self.rewrite(common.required_value(filter.url_rewrite.as_ref())?, made)?,
+            "URLRewrite" => {
+                self.rewrite(common.required_value(filter.url_rewrite.as_ref())?, route_filters)?;
+            }
             // Already handled when reading the guards of the rule, which also closes the rule of a backend with this
             // filter.
             EXTERNAL_AUTH => {}
-            "CORS" => made.cors = Some(Arc::new(cors(common.required_value(filter.cors.as_ref())?)?)),
-            _ => self.add_common(&common, made)?,
+            "CORS" => {
+                route_filters.cors = Some(Arc::new(cors(common.required_value(filter.cors.as_ref())?)?));
+            }
+            _ => self.add_common(&common, route_filters)?,
         }
         Ok(())
     }
 
     /// The filters of a GRPCRoute.
     pub(crate) fn read_grpc(&mut self, filters: &[GrpcRouteFilter]) -> Result<RouteFilters, FilterError> {
-        let mut made = RouteFilters::default();
+        let mut route_filters = RouteFilters::default();
         for filter in filters {
             if filter.type_ == EXTENSION {
-                self.read_named(filter.extension_ref.as_ref())?.add_to_grpc(&mut made)?;
+                self.read_named(filter.extension_ref.as_ref())?.add_to_grpc(&mut route_filters)?;
                 continue;
             }
             let common = CommonFilter {
@@ -156,21 +160,29 @@ impl FilterReader<'_> {
                 response: filter.response_header_modifier.as_ref(),
                 mirror: filter.request_mirror.as_ref(),
             };
-            self.add_common(&common, &mut made)?;
+            self.add_common(&common, &mut route_filters)?;
         }
-        Ok(made)
+        Ok(route_filters)
     }
 
     /// Adds a filter that both kinds of routes have; a mirror with an invalid reference is dropped.
-    fn add_common(&mut self, filter: &CommonFilter<'_>, made: &mut RouteFilters) -> Result<(), Fault> {
+    fn add_common(
+        &mut self,
+        filter: &CommonFilter<'_>,
+        route_filters: &mut RouteFilters,
+    ) -> Result<(), Fault> {
         match filter.kind {
             "RequestHeaderModifier" => {
-                made.request.push(RequestEdit::Headers(header_edit(filter.required_value(filter.request)?)?));
+                route_filters
+                    .request
+                    .push(RequestEdit::Headers(header_edit(filter.required_value(filter.request)?)?));
             }
             "ResponseHeaderModifier" => {
-                made.answer.push(header_edit(filter.required_value(filter.response)?)?);
+                route_filters.reply.push(header_edit(filter.required_value(filter.response)?)?);
             }
-            "RequestMirror" => made.mirrors.extend(self.mirror(filter.required_value(filter.mirror)?)?),
+            "RequestMirror" => {
+                route_filters.mirrors.extend(self.mirror(filter.required_value(filter.mirror)?)?);
+            }
             other => return Err(unsupported(format!("the filter {other} is not supported"))),
         }
         Ok(())
@@ -218,10 +230,11 @@ impl FilterReader<'_> {
         Ok(Redirect { status, target })
     }
 
-    fn rewrite(&self, filter: &HttpUrlRewriteFilter, made: &mut RouteFilters) -> Result<(), Fault> {
-        made.request
+    fn rewrite(&self, filter: &HttpUrlRewriteFilter, route_filters: &mut RouteFilters) -> Result<(), Fault> {
+        route_filters
+            .request
             .extend(filter.hostname.as_deref().map(precise_hostname).transpose()?.map(RequestEdit::Host));
-        made.path = filter.path.as_ref().map(|path| self.path(path)).transpose()?;
+        route_filters.path = filter.path.as_ref().map(|path| self.path(path)).transpose()?;
         Ok(())
     }
 

@@ -16,8 +16,8 @@ use crate::frontend::Frontend;
 use crate::listener::{self, Context, ListenerEntry};
 use crate::namespaces::AllowedNamespaces;
 use crate::parameters::{self, Parameters};
+use crate::requirements::{self, WantedGateway};
 use crate::shared::{self, SharedAddress};
-use crate::wanted::{self, WantedGateway};
 
 /// A listener among the others of its Gateway.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +62,7 @@ pub(crate) struct GatewayReading {
     /// Whether it shares the address of Ingresses.
     pub(crate) is_shared: bool,
     /// The ports and addresses that it needs; `None` if it is not served.
-    pub(crate) wanted: Option<Arc<WantedGateway>>,
+    pub(crate) wanted_gateway: Option<Arc<WantedGateway>>,
 }
 
 /// The certificate that a Gateway presents to endpoints.
@@ -125,7 +125,7 @@ pub(crate) fn read(written: &GatewayInput<'_>, context: Context<'_>) -> GatewayR
     let object = &*gateway.object;
     let frontend = Frontend::read(object, &key.namespace, context.inputs);
     let parameters = parameters(written, context);
-    let addresses = wanted::addresses(object);
+    let addresses = requirements::addresses(object);
     let refused = addresses.as_ref().err().cloned();
     let mut claims = PortClaims::default();
     let own = ListenerOwner {
@@ -174,7 +174,7 @@ pub(crate) fn read(written: &GatewayInput<'_>, context: Context<'_>) -> GatewayR
         client_certificate: client_certificate(written, context),
         parameters_fault: unusable,
         is_shared: shared.is_some(),
-        wanted,
+        wanted_gateway: wanted,
     }
 }
 
@@ -217,7 +217,7 @@ fn build_wanted(
     written: &GatewayInput<'_>,
     parents: &BTreeMap<ObjectRef, Parent>,
     parameters: Option<Parameters>,
-    addresses: Vec<wanted::WantedAddress>,
+    addresses: Vec<requirements::WantedAddress>,
 ) -> WantedGateway {
     let metadata = &written.gateway.object.metadata;
     let infrastructure = written.gateway.object.spec.infrastructure.clone().unwrap_or_default();
@@ -231,7 +231,7 @@ fn build_wanted(
         uid: metadata.uid.as_deref().unwrap_or_default().into(),
         created: metadata.creation_timestamp.as_ref().map(|at| at.0.as_second()),
         class: written.gateway.object.spec.gateway_class_name.as_str().into(),
-        ports: wanted::ports(accepted.map(|listener| &*listener.entry)),
+        ports: requirements::ports(accepted.map(|listener| &*listener.entry)),
         served: served.map(|it| (it.entry.protocol.port_protocol(), it.entry.port)).collect(),
         addresses,
         labels: texts(infrastructure.labels),
@@ -352,7 +352,7 @@ impl GatewayReading {
 
     /// The listeners that are served, including those of ListenerSets.
     pub(crate) fn served(&self) -> impl Iterator<Item = &Listener> {
-        let accepted = self.wanted.is_some();
+        let accepted = self.wanted_gateway.is_some();
         self.parents.values().filter(move |_| accepted).flat_map(|parent| parent.served())
     }
 }

@@ -3,7 +3,7 @@
 //! [`Gateways`] keeps the translation up to date: it reads classes ([`class`]), Gateways with their ListenerSets
 //! ([`gateway`], from [`listener`]s, without those in [`conflict`]), and routes ([`route`]), attaches routes to
 //! listeners ([`attach`]) and turns them into [`rules`]. The results are object statuses ([`status`]), the needs of
-//! Gateways ([`wanted`]), and [`translation::ConfigChanges`]; the caller creates backends and certificates, together
+//! Gateways ([`requirements`]), and [`translation::ConfigChanges`]; the caller creates backends and certificates, together
 //! with those of Ingresses. Fairway's own policies ([`policy`], read by [`policies`]) configure listeners
 //! ([`client_traffic`]), backends, and the access control and extensions of requests ([`guards`]). A [`pool`] is a
 //! backend whose endpoints a service picks. [`fleet`] describes the cluster resources of each Gateway.
@@ -15,7 +15,6 @@
 //!
 //! Pure, total and deterministic: no I/O, no clock, and no object can make the whole translation fail.
 
-mod afford;
 mod attach;
 mod authority;
 mod backend;
@@ -38,33 +37,34 @@ mod listening;
 mod matches;
 mod namespaces;
 mod naming;
-mod noted;
 mod parameters;
-mod place;
+mod pattern_budget;
+mod placement;
 mod policies;
 mod policy;
 mod pool;
 mod release;
+mod requirements;
 mod route;
 mod rules;
 mod shared;
+mod snapshot;
 mod stage;
 mod state;
 mod status;
 mod tls_policy;
 mod translation;
 mod update;
-mod wanted;
 mod work;
 
 pub use condition::Condition;
 pub use listener::CertificateState;
 pub use naming::{Naming, ReferenceChange};
-pub use place::ServicePort;
+pub use placement::ServicePort;
+pub use requirements::{PortTransport, WantedAddress, WantedGateway};
 pub use state::Gateways;
 pub use status::{
     ClassStatus, GatewayStatus, ListenerSetStatus, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus,
 };
 pub use translation::{ConfigChanges, GatewayTranslation};
-pub use wanted::{PortTransport, WantedAddress, WantedGateway};
 pub use work::Work;

@@ -11,7 +11,7 @@ use fairway_objects::placement::Placement;
 use crate::client_traffic::ClientPolicies;
 use crate::gateway::{self, GatewayReading, Listener};
 use crate::listener::Protocol;
-use crate::place;
+use crate::placement;
 use crate::policy::AttachedPolicies;
 
 /// Listeners by name.
@@ -29,15 +29,18 @@ pub(crate) fn build_listeners(
     let mut listeners = Listeners::new();
     let clients = ClientPolicies::for_gateway(reading, attached);
     for listener in reading.served() {
-        let of = listener.entry.protocol;
-        let bind = place::bound_addresses(placement, of.port_protocol(), listener.entry.port);
-        let Some(protocol) = of.data_plane_protocol().filter(|_| !bind.is_empty()) else { continue };
+        let listener_protocol = listener.entry.protocol;
+        let bind =
+            placement::bound_addresses(placement, listener_protocol.port_protocol(), listener.entry.port);
+        let Some(protocol) = listener_protocol.data_plane_protocol().filter(|_| !bind.is_empty()) else {
+            continue;
+        };
         // Plain HTTP listeners of a port share a table, so the first represents all.
         if listeners.contains_key(&listener.table) {
             continue;
         }
         let entry = &listener.entry;
-        let made = model::Listener {
+        let listener_entry = model::Listener {
             origin: entry.origin.clone(),
             bind: bind.to_vec(),
             host: if protocol == ListenerProtocol::Http { HostPattern::Any } else { entry.host.clone() },
@@ -45,7 +48,7 @@ pub(crate) fn build_listeners(
             clients: clients.traffic(listener),
             ..model::Listener::new(&listener.table, protocol, entry.port, &listener.table)
         };
-        listeners.insert(listener.table.clone(), Arc::new(made));
+        listeners.insert(listener.table.clone(), Arc::new(listener_entry));
     }
     listeners
 }
@@ -58,22 +61,22 @@ fn for_shared_gateway(
     attached: &AttachedPolicies,
 ) -> Listeners {
     let https = reading.served().filter(|listener| listener.entry.protocol == Protocol::Https);
-    let made = https.filter_map(|listener| {
+    let entries = https.filter_map(|listener| {
         let entry = &listener.entry;
         let (of, name) =
             (ListenerProtocol::Https, gateway::route_table(&reading.own_parent()?.gateway, entry));
-        let made = model::Listener {
+        let listener_entry = model::Listener {
             origin: entry.origin.clone(),
-            bind: place::bound_addresses(placement, of.port_protocol(), entry.port).to_vec(),
+            bind: placement::bound_addresses(placement, of.port_protocol(), entry.port).to_vec(),
             host: entry.host.clone(),
             routes: Some(listener.table.clone()),
             address_owner: Some(IngressListeners::HTTPS.into()),
             tls: listener_tls(listener, reading, of, attached),
             ..model::Listener::new(&name, of, entry.port, IngressListeners::TABLE)
         };
-        Some((name, Arc::new(made)))
+        Some((name, Arc::new(listener_entry)))
     });
-    made.collect()
+    entries.collect()
 }
 
 fn listener_tls(

@@ -147,8 +147,8 @@ mod tests {
     use super::*;
 
     fn path(kind: &str, value: &str) -> Result<PathMatch, Fault> {
-        let of = TypedValue { type_: Some(kind.into()), value: Some(value.into()) };
-        http_path(Some(&of), &mut Account::default())
+        let header = TypedValue { type_: Some(kind.into()), value: Some(value.into()) };
+        http_path(Some(&header), &mut Account::default())
     }
 
     #[test]
@@ -167,13 +167,13 @@ mod tests {
 
     #[test]
     fn a_method_that_is_not_known_is_refused() {
-        let of = |method: &str| {
-            let of = HttpRouteMatch { method: Some(method.into()), ..HttpRouteMatch::default() };
-            http_match(&of, &mut Account::default())
+        let converted = |method: &str| {
+            let route_match = HttpRouteMatch { method: Some(method.into()), ..HttpRouteMatch::default() };
+            http_match(&route_match, &mut Account::default())
         };
-        assert_eq!(of("PATCH").unwrap().method.as_deref(), Some("PATCH"));
+        assert_eq!(converted("PATCH").unwrap().method.as_deref(), Some("PATCH"));
         for unknown in ["", "get", "PURGE"] {
-            assert_eq!(of(unknown).unwrap_err().reason, "UnsupportedValue", "{unknown}");
+            assert_eq!(converted(unknown).unwrap_err().reason, "UnsupportedValue", "{unknown}");
         }
     }
 
@@ -184,15 +184,15 @@ mod tests {
         {
             let text = |text: Option<&str>| text.map(str::to_owned);
             let method = GrpcMethodMatch { type_: None, service: text(service), method: text(method) };
-            let of = GrpcRouteMatch { method: Some(method), ..GrpcRouteMatch::default() };
-            let found = grpc_match(&of, &mut Account::default()).unwrap();
+            let route_match = GrpcRouteMatch { method: Some(method), ..GrpcRouteMatch::default() };
+            let found = grpc_match(&route_match, &mut Account::default()).unwrap();
             assert_eq!(found.after_prefixes, after, "{service:?}");
         }
     }
 
     #[test]
     fn methods_of_grpc_are_paths() {
-        let of = |kind: &str, service: &str, method: &str| {
+        let converted = |kind: &str, service: &str, method: &str| {
             let it = GrpcMethodMatch {
                 type_: Some(kind.into()),
                 service: Some(service.into()),
@@ -201,11 +201,11 @@ mod tests {
             grpc_path(&it, &mut Account::default()).unwrap()
         };
         let regex = |pattern: &str| PathMatch::Regex { pattern: pattern.into(), ignore_case: false };
-        assert_eq!(of("Exact", "shop.Cart", "Add"), PathMatch::Exact("/shop.Cart/Add".into()));
-        assert_eq!(of("Exact", "shop.Cart", ""), PathMatch::Prefix("/shop.Cart".into()));
-        assert_eq!(of("Exact", "", "Add.x"), regex(r"/[^/]+/Add\.x$"));
-        assert_eq!(of("RegularExpression", "shop|web", ""), regex("/(?:shop|web)/[^/]+$"));
-        assert_eq!(of("Exact", "", ""), PathMatch::Prefix("/".into()));
+        assert_eq!(converted("Exact", "shop.Cart", "Add"), PathMatch::Exact("/shop.Cart/Add".into()));
+        assert_eq!(converted("Exact", "shop.Cart", ""), PathMatch::Prefix("/shop.Cart".into()));
+        assert_eq!(converted("Exact", "", "Add.x"), regex(r"/[^/]+/Add\.x$"));
+        assert_eq!(converted("RegularExpression", "shop|web", ""), regex("/(?:shop|web)/[^/]+$"));
+        assert_eq!(converted("Exact", "", ""), PathMatch::Prefix("/".into()));
     }
 
     #[test]

@@ -129,12 +129,16 @@ mod tests {
 
     #[test]
     fn a_selector_that_is_missing_admits_nobody() {
-        let of = |selector| {
+        let matches_labels = |selector| {
             let from = FromNamespaces { from: Some("Selector".into()), selector };
             AllowedNamespaces::read(Some(&from), AllowedNamespaces::Same).unwrap()
         };
-        assert!(!of(None).admits("shop", "shop", &Resources::default()));
-        assert!(of(Some(LabelSelector::default())).admits("other", "shop", &Resources::default()));
+        assert!(!matches_labels(None).admits("shop", "shop", &Resources::default()));
+        assert!(matches_labels(Some(LabelSelector::default())).admits(
+            "other",
+            "shop",
+            &Resources::default()
+        ));
     }
 
     #[test]

@@ -100,15 +100,15 @@ pub(crate) fn read(reference: &ObjectRef, inputs: Inputs<'_>) -> Option<OwnPolic
     match reference.kind {
         Kind::ClientTrafficPolicy => {
             let it = all.clients.get(key)?;
-            let said =
-                clients::read(&it.object.spec).map(|read| (PolicyContent::Clients(read.said), read.warnings));
-            Some(OwnPolicy::new(reference, it, &it.object.spec.target_refs, said))
+            let reading = clients::read(&it.object.spec)
+                .map(|read| (PolicyContent::Clients(read.value), read.warnings));
+            Some(OwnPolicy::new(reference, it, &it.object.spec.target_refs, reading))
         }
         Kind::BackendTrafficPolicy => {
             let it = all.backends.get(key)?;
-            let said = backends::read(&it.object.spec)
-                .map(|read| (PolicyContent::Backends(read.said), read.warnings));
-            Some(OwnPolicy::new(reference, it, &it.object.spec.target_refs, said))
+            let reading = backends::read(&it.object.spec)
+                .map(|read| (PolicyContent::Backends(read.value), read.warnings));
+            Some(OwnPolicy::new(reference, it, &it.object.spec.target_refs, reading))
         }
         Kind::SecurityPolicy => {
             let it = all.security.get(key)?;
@@ -116,14 +116,14 @@ pub(crate) fn read(reference: &ObjectRef, inputs: Inputs<'_>) -> Option<OwnPolic
             let from = Referrer { kind: Kind::SecurityPolicy, namespace: &key.namespace };
             let permits = |kind: Kind, to: &ObjectKey| grant::permits(inputs.resources, from, kind, to);
             let context = security::PolicyContext { resources: inputs.resources, permits: &permits };
-            let said = security::read(key, spec, context);
-            let said = said.map(|read| (PolicyContent::Security(read.said), read.warnings));
+            let reading = security::read(key, spec, context);
+            let content = reading.map(|read| (PolicyContent::Security(read.value), read.warnings));
             let mut policy = OwnPolicy {
                 replaceable: replaceable(spec),
                 asked_services: spec.external_auth.iter().map(AskedService::for_auth).collect(),
                 url_services: security::url_services(spec),
                 references: security::named_references(spec, &key.namespace),
-                ..OwnPolicy::new(reference, it, &spec.target_refs, said)
+                ..OwnPolicy::new(reference, it, &spec.target_refs, content)
             };
             if spec.client_certificates.is_some() && policy.content.is_ok() && policy.has_route() {
                 let field = "spec.clientCertificates".to_owned();
@@ -136,10 +136,13 @@ pub(crate) fn read(reference: &ObjectRef, inputs: Inputs<'_>) -> Option<OwnPolic
         Kind::ExtensionPolicy => {
             let it = all.extensions.get(key)?;
             let spec = &it.object.spec;
-            let said = Ok((PolicyContent::Extensions(extensions::read(key, spec)), Vec::new()));
+            let content = Ok((PolicyContent::Extensions(extensions::read(key, spec)), Vec::new()));
             let asks =
                 extensions::processors(spec).iter().enumerate().map(AskedService::for_extension).collect();
-            Some(OwnPolicy { asked_services: asks, ..OwnPolicy::new(reference, it, &spec.target_refs, said) })
+            Some(OwnPolicy {
+                asked_services: asks,
+                ..OwnPolicy::new(reference, it, &spec.target_refs, content)
+            })
         }
         _ => None,
     }
@@ -474,11 +477,11 @@ impl AttachedPolicies {
             return None;
         }
         let service = ObjectRef::new(Kind::Service, service.clone());
-        let of = |target: PolicyTarget| {
+        let matches_target = |target: PolicyTarget| {
             self.deciding_policy(Kind::BackendTrafficPolicy, &target).filter(|policy| policy.content.is_ok())
         };
-        port.and_then(|port| of(PolicyTarget::section(&service, port)))
-            .or_else(|| of(PolicyTarget::whole_object(&service)))
+        port.and_then(|port| matches_target(PolicyTarget::section(&service, port)))
+            .or_else(|| matches_target(PolicyTarget::whole_object(&service)))
     }
 
     /// The policies for an object or a section of it.

@@ -47,10 +47,10 @@ mod tests {
     use super::*;
 
     fn message(all: &[(&str, Option<&str>)]) -> Option<String> {
-        let of = |(kind, release): &(&str, Option<&str>)| {
+        let release_of = |(kind, release): &(&str, Option<&str>)| {
             (format!("{kind}.gateway.networking.k8s.io"), release.map(str::to_owned))
         };
-        unsupported(&Arc::new(all.iter().map(of).collect())).map(|fault| fault.message)
+        unsupported(&Arc::new(all.iter().map(release_of).collect())).map(|fault| fault.message)
     }
 
     #[test]

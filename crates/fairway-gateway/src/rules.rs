@@ -264,7 +264,7 @@ impl<'a> RuleBuilder<'a> {
             // A rule without backends returns 500.
             (_, policy, _) => (Phases::default(), policy.unwrap_or_default(), Action::Forward(Vec::new())),
         };
-        let (origin, phases, policy) = ((self.origin_of)(&at), phases.kept(), policy.kept());
+        let (origin, phases, policy) = ((self.origin_of)(&at), phases.shared(), policy.shared());
         self.rules.rules.push(Rule { origin, matches, phases, action, policy, labels });
     }
 
@@ -274,12 +274,12 @@ impl<'a> RuleBuilder<'a> {
             (share.weight > 0 || has_sessions) && share.reference == fairway_model::ReferenceStatus::Resolved
         };
         let mut used: Vec<_> = shares.iter_mut().filter(is_used).collect();
-        let of = |share: &WeightedBackend| self.rules.references.bodies(&share.backend).cloned();
-        let first = used.first().and_then(|share| of(share));
-        if used.iter().all(|share| of(share) == first) {
+        let bodies_of = |share: &WeightedBackend| self.rules.references.bodies(&share.backend).cloned();
+        let first = used.first().and_then(|share| bodies_of(share));
+        if used.iter().all(|share| bodies_of(share) == first) {
             return first.map(Arc::unwrap_or_clone).unwrap_or_default();
         }
-        used.iter_mut().for_each(|share| share.bodies = of(share));
+        used.iter_mut().for_each(|share| share.bodies = bodies_of(share));
         BodyHandling::default()
     }
 
@@ -309,14 +309,14 @@ impl<'a> RuleBuilder<'a> {
         let is_used = |share: &WeightedBackend| {
             share.weight > 0 && share.reference == fairway_model::ReferenceStatus::Resolved
         };
-        let of =
+        let pages_of =
             shares.iter().map(|share| is_used(share).then(|| self.backend_error_pages(at, &share.backend)));
-        let of: Vec<Option<Option<ErrorPages>>> = of.collect();
-        let first = of.iter().flatten().next()?.clone();
-        if of.iter().flatten().all(|it| *it == first) {
+        let error_pages: Vec<Option<Option<ErrorPages>>> = pages_of.collect();
+        let first = error_pages.iter().flatten().next()?.clone();
+        if error_pages.iter().flatten().all(|it| *it == first) {
             return first;
         }
-        for (share, pages) in shares.iter_mut().zip(of) {
+        for (share, pages) in shares.iter_mut().zip(error_pages) {
             if let Some(pages) = pages.flatten() {
                 share.filters.get_or_insert_default().pages = Some(Box::new(pages));
             }
@@ -326,12 +326,12 @@ impl<'a> RuleBuilder<'a> {
 
     fn backend_error_pages(&mut self, at: &str, backend: &BackendKey) -> Option<ErrorPages> {
         let (policy, pages) = self.rules.references.pages(backend)?.clone();
-        let of = self.rules.references.backend(backend)?;
+        let target = self.rules.references.backend(backend)?;
         let labels = RuleLabels {
             namespace: self.resolver.route.key.namespace.clone(),
             ingress: self.resolver.route.key.name.clone(),
-            service: of.service.name.clone(),
-            service_port: of.port.clone(),
+            service: target.service.name.clone(),
+            service_port: target.port.clone(),
             path: Arc::default(),
         };
         let asks = AskedService { field: String::new(), service: pages.service.clone(), is_grpc: false };

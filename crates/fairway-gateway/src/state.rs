@@ -9,18 +9,18 @@ use fairway_objects::placement::Placement;
 use fairway_objects::users::ReverseIndex;
 use imbl::{OrdMap, OrdSet};
 
-use crate::afford::{MatchCost, RejectedMatch};
 use crate::attach::{ParentAttachment, Parents};
 use crate::class::Class;
 use crate::gateway::GatewayReading;
 use crate::listener::{ListenerEntry, ListenerId};
 use crate::listening::Listeners;
 use crate::naming::Naming;
-use crate::noted::ObjectSnapshot;
-use crate::place::PortClaimants;
+use crate::pattern_budget::{MatchCost, RejectedMatch};
+use crate::placement::PortClaimants;
 use crate::policy::AttachedPolicies;
 use crate::rules::RouteRules;
 use crate::shared::{HostClaimant, HostClaims, SharedHost};
+use crate::snapshot::ObjectSnapshot;
 use crate::tls_policy::{TlsPolicy, TlsTargets};
 use crate::translation::GatewayTranslation;
 

@@ -19,9 +19,10 @@ pub(crate) const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 /// Maximum number of `status.ancestors` entries of a policy, for all controllers together (Gateway API
 /// `PolicyStatus`).
 pub(crate) const MAX_ANCESTORS: usize = 16;
-const ANCESTORS: EntryList = EntryList { field: "ancestors", reference: "ancestorRef", most: MAX_ANCESTORS };
+const ANCESTORS: EntryList =
+    EntryList { field: "ancestors", reference: "ancestorRef", max_entries: MAX_ANCESTORS };
 /// For routes and pools: Gateway API `RouteStatus` and `InferencePoolStatus`.
-const PARENTS: EntryList = EntryList { field: "parents", reference: "parentRef", most: MAX_PARENTS };
+const PARENTS: EntryList = EntryList { field: "parents", reference: "parentRef", max_entries: MAX_PARENTS };
 pub(crate) const MAX_PARENTS: usize = 32;
 
 /// The status to write for an object.
@@ -36,7 +37,7 @@ pub struct ObjectStatus {
     /// The name of this controller, which identifies its entries.
     pub controller: Arc<str>,
     /// The content.
-    pub own: OwnStatus,
+    pub own_status: OwnStatus,
 }
 
 /// The content of a status.
@@ -114,7 +115,7 @@ struct EntryList {
     /// The field that identifies an entry, besides the controller.
     reference: &'static str,
     /// The API server's limit.
-    most: usize,
+    max_entries: usize,
 }
 
 /// Values common to everything in one status update.
@@ -133,7 +134,7 @@ impl ObjectStatus {
             version: text(&metadata.resource_version),
             generation: metadata.generation,
             controller: controller.clone(),
-            own,
+            own_status: own,
         }
     }
 
@@ -145,7 +146,7 @@ impl ObjectStatus {
         let now = Timestamp::from_second(now).unwrap_or_default().to_string();
         let writing = StatusWriter { generation: self.generation, controller: &self.controller, now: &now };
         let mut status = existing.as_object().cloned().unwrap_or_default();
-        match &self.own {
+        match &self.own_status {
             OwnStatus::Class(class) => {
                 writing.set_conditions(&mut status, &class.conditions);
                 let features = class.features.iter().map(|name| json!({"name": name})).collect();
@@ -193,7 +194,7 @@ impl StatusWriter<'_> {
 
     /// Replaces this controller's entries in a list.
     fn set_entries(self, status: &mut Map<String, Value>, list_of: &EntryList, own: &[ParentStatus]) {
-        let EntryList { field, reference, most } = *list_of;
+        let EntryList { field, reference, max_entries: most } = *list_of;
         let before = list_field(status, field);
         let mut left: Vec<(Value, &ParentStatus)> = own
             .iter()
@@ -250,15 +251,15 @@ impl StatusWriter<'_> {
     }
 }
 
-fn list_field(of: &Map<String, Value>, field: &str) -> Vec<Value> {
-    of.get(field).and_then(Value::as_array).cloned().unwrap_or_default()
+fn list_field(object: &Map<String, Value>, field: &str) -> Vec<Value> {
+    object.get(field).and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
 /// Omits an empty list.
-fn set_list(of: &mut Map<String, Value>, field: &str, list: Vec<Value>) {
+fn set_list(object: &mut Map<String, Value>, field: &str, list: Vec<Value>) {
     match list.is_empty() {
-        true => drop(of.remove(field)),
-        false => drop(of.insert(field.to_owned(), Value::Array(list))),
+        true => drop(object.remove(field)),
+        false => drop(object.insert(field.to_owned(), Value::Array(list))),
     }
 }
 
@@ -307,7 +308,7 @@ mod tests {
         let written = of_route(vec![accepted()]).merged(&existing, NOW).unwrap();
         assert_eq!((&written["parents"][0], &written["extra"]), (&foreign, &json!(7)));
         assert_eq!(written["parents"][1]["conditions"][1], condition);
-        let none = ObjectStatus { own: OwnStatus::Route(Arc::default()), ..of_route(Vec::new()) };
+        let none = ObjectStatus { own_status: OwnStatus::Route(Arc::default()), ..of_route(Vec::new()) };
         assert_eq!(none.merged(&written, NOW).unwrap()["parents"], json!([foreign]));
     }
 
@@ -318,7 +319,7 @@ mod tests {
             conditions: vec![accepted()],
         };
         let own = OwnStatus::Policy((0..10).map(ancestor).collect());
-        let status = ObjectStatus { own, ..of_route(Vec::new()) };
+        let status = ObjectStatus { own_status: own, ..of_route(Vec::new()) };
         let foreign = |name: usize| json!({"ancestorRef": {"name": name}, "controllerName": "other"});
         let existing = json!({"ancestors": (0..9).map(foreign).collect::<Vec<_>>()});
         let written = status.merged(&existing, NOW).unwrap();
@@ -347,12 +348,12 @@ mod tests {
             attached_routes: 1,
             conditions: vec![accepted()],
         };
-        let of = |listeners| {
+        let status_of = |listeners| {
             let gateway = GatewayStatus { listeners, ..GatewayStatus::default() };
             ObjectStatus::new(&ObjectMeta::default(), &"c".into(), OwnStatus::Gateway(Box::new(gateway)))
         };
-        let both = of(vec![listener("a"), listener("b")]).merged(&Value::Null, NOW).unwrap();
-        let one = of(vec![listener("b")]).merged(&both, NOW).unwrap();
+        let both = status_of(vec![listener("a"), listener("b")]).merged(&Value::Null, NOW).unwrap();
+        let one = status_of(vec![listener("b")]).merged(&both, NOW).unwrap();
         assert_eq!(one["listeners"].as_array().unwrap().len(), 1);
         assert_eq!(one["listeners"][0]["supportedKinds"][0]["kind"], "HTTPRoute");
     }

@@ -9,8 +9,8 @@ use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use imbl::OrdMap;
 
+use crate::requirements::WantedGateway;
 use crate::status::ObjectStatus;
-use crate::wanted::WantedGateway;
 
 /// The result besides the configuration. All parts are persistent: a clone is free, and a diff of two versions costs
 /// only the size of the difference.
@@ -19,7 +19,7 @@ pub struct GatewayTranslation {
     /// The status of each object that belongs to this controller, or still has an entry of it.
     pub statuses: OrdMap<ObjectRef, Arc<ObjectStatus>>,
     /// Gateways that need addresses and ports.
-    pub wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
+    pub wanted_gateways: OrdMap<ObjectKey, Arc<WantedGateway>>,
 }
 
 /// Changes to the configuration by key; `None` removes a part.

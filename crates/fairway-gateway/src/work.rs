@@ -11,9 +11,9 @@ use fairway_objects::resources::Resources;
 use crate::gateway::parent_gateway;
 use crate::listener::ListenerId;
 use crate::naming::{ReferenceChange, class_reference};
-use crate::noted::ObjectSnapshot;
 use crate::policy;
 use crate::route::{ROUTE_KINDS, Route};
+use crate::snapshot::ObjectSnapshot;
 use crate::state::Gateways;
 use crate::translation::ConfigChanges;
 
@@ -35,7 +35,7 @@ pub struct Work {
     /// Gateways and ListenerSets whose listeners must be read.
     pub(crate) entries: BTreeSet<ObjectRef>,
     pub(crate) gateways: BTreeSet<ObjectKey>,
-    pub(crate) places: BTreeSet<ObjectKey>,
+    pub(crate) placements: BTreeSet<ObjectKey>,
     /// BackendTLSPolicies and Fairway's own.
     pub(crate) policies: BTreeSet<ObjectRef>,
     pub(crate) routes: RouteWork,
@@ -131,8 +131,8 @@ impl Gateways {
             Kind::RouteFilter => work.routes.read.extend(self.routes.by_named.users_of(object).cloned()),
             Kind::ReferenceGrant => self.mark_foreign(&key.namespace, work),
             Kind::Namespace => self.mark_namespace(resources, &key.name, work),
-            Kind::Placement => drop(work.places.insert(key.clone())),
-            Kind::Published => work.places.extend(self.shared_gateways().cloned()),
+            Kind::Placement => drop(work.placements.insert(key.clone())),
+            Kind::Published => work.placements.extend(self.shared_gateways().cloned()),
             Kind::Releases => work.classes.extend(gateway.classes.keys().cloned()),
             Kind::ServiceImport => work.routes.read.extend(self.routes.by_service.users_of(key).cloned()),
             Kind::Service => {

@@ -1,6 +1,6 @@
 //! Character classes of RFC 9110 §5.6.2 and RFC 3986 §2.
 
-use crate::words::{ByteLanes, any};
+use crate::swar::{ByteLanes, any_byte};
 
 const fn table(extra: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
@@ -49,7 +49,7 @@ pub(crate) fn is_reg_name(byte: u8) -> bool {
 /// Whether all bytes are `VCHAR`, as in a request target.
 #[inline]
 pub fn is_visible(bytes: &[u8]) -> bool {
-    !any(bytes, ByteLanes::invisible)
+    !any_byte(bytes, ByteLanes::invisible)
 }
 
 /// A byte of `field-content` or the white space inside (RFC 9110 §5.5): no CR, LF, NUL or other control.

@@ -4,7 +4,7 @@
 
 mod field;
 mod fill;
-mod known;
+mod header_names;
 mod method;
 mod nominated;
 pub(crate) mod ready;
@@ -12,7 +12,7 @@ mod reason;
 pub(crate) mod spelling;
 
 pub use field::{FieldRef, Span};
-pub use known::Known;
+pub use header_names::Known;
 pub use method::{Method, Version};
 
 use field::Field;

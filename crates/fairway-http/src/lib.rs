@@ -16,7 +16,7 @@ mod target;
 mod address;
 mod authority;
 mod id;
-mod words;
+mod swar;
 
 pub use address::{OF_HTTP, OF_HTTPS, write_ip};
 pub use authority::{Authority, parse_authority};

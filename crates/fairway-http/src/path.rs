@@ -3,7 +3,7 @@
 
 use crate::bytes::{escaped, is_unreserved, push_escape};
 use crate::malformed::Malformed;
-use crate::words::any_pair;
+use crate::swar::any_pair;
 
 /// Whether both forms of this path are the path itself: no escapes, no empty segments, no dot segments.
 ///

@@ -5,7 +5,7 @@ use memchr::{memchr, memmem};
 use crate::authority::{Authority, parse_authority};
 use crate::head::{Head, Known, Method, Version};
 use crate::malformed::Malformed;
-use crate::words::any;
+use crate::swar::any_byte;
 
 /// The four forms of RFC 9112 §3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl<'a> Target<'a> {
     /// Parses a target. "#" would begin a fragment, which no form allows.
     #[inline]
     pub fn parse(method: Method, raw: &'a [u8]) -> Result<Self, Malformed> {
-        if any(raw, |bytes| bytes.invisible() | bytes.are(b'#')) {
+        if any_byte(raw, |bytes| bytes.invisible() | bytes.are(b'#')) {
             return Err(Malformed::TargetInvalid);
         }
         match (method, raw) {

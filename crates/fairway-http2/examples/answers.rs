@@ -27,18 +27,18 @@ fn main() -> io::Result<()> {
 struct Connection {
     stream: TcpStream,
     server: Server,
-    begun: Instant,
-    answers: BTreeMap<u32, &'static [u8]>,
+    started: Instant,
+    responses: BTreeMap<u32, &'static [u8]>,
 }
 
 impl Connection {
     fn new(stream: TcpStream) -> Self {
         let server = Server::new(Config::default(), 0);
-        Connection { stream, server, begun: Instant::now(), answers: BTreeMap::new() }
+        Connection { stream, server, started: Instant::now(), responses: BTreeMap::new() }
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Serves until the client leaves or the connection ends.
@@ -47,7 +47,7 @@ impl Connection {
         loop {
             while self.take(&mut input, &mut head) | self.write()? {}
             if self.server.is_done() {
-                return self.leave();
+                return self.close();
             }
             match self.stream.read(&mut piece)? {
                 0 => return Ok(()),
@@ -74,27 +74,27 @@ impl Connection {
                 }
                 Event::Trailers { stream } => Some(stream),
                 Event::Reset { stream, .. } => {
-                    self.answers.remove(&stream);
+                    self.responses.remove(&stream);
                     self.server.release(stream);
                     None
                 }
                 _ => None,
             };
             if let Some(stream) = whole {
-                self.answer(stream);
+                self.respond(stream);
             }
         };
         input.drain(..at);
         full
     }
 
-    fn answer(&mut self, stream: u32) {
+    fn respond(&mut self, stream: u32) {
         let mut head = Head::new();
         head.start_response(200);
         head.append(b"content-type", b"text/plain");
         head.append(b"content-length", BODY.len().to_string().as_bytes());
         if self.server.send_head(stream, &head, false) {
-            self.answers.insert(stream, BODY);
+            self.responses.insert(stream, BODY);
             self.server.queue_for_sending(self.now(), stream);
         }
     }
@@ -102,7 +102,7 @@ impl Connection {
     /// Sends what is due. Returns whether anything was written.
     fn write(&mut self) -> io::Result<bool> {
         while let Some(turn) = self.server.next_turn(self.now()) {
-            let Some(left) = self.answers.get_mut(&turn.stream) else {
+            let Some(left) = self.responses.get_mut(&turn.stream) else {
                 self.server.unqueue(turn.stream);
                 continue;
             };
@@ -119,7 +119,7 @@ impl Connection {
             failed.map_or(Ok(()), Err)?;
             *left = &left[taken..];
             if left.is_empty() {
-                self.answers.remove(&turn.stream);
+                self.responses.remove(&turn.stream);
                 self.server.release(turn.stream);
             } else {
                 self.server.queue_for_sending(self.now(), turn.stream);
@@ -133,7 +133,7 @@ impl Connection {
     }
 
     /// Keeps reading for a while before closing the socket, so that the client receives the last output.
-    fn leave(&mut self) -> io::Result<()> {
+    fn close(&mut self) -> io::Result<()> {
         self.stream.shutdown(std::net::Shutdown::Write)?;
         self.stream.set_read_timeout(Some(std::time::Duration::from_secs(1)))?;
         let mut rest = [0; 4096];

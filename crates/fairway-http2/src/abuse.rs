@@ -115,13 +115,13 @@ impl SmallFrames {
         is_charged
     }
 
-    /// `bytes` of the `held` bytes were read. Returns how many charges to refund. All frames count as equally long, so
+    /// `bytes` of the `held_bytes` bytes were read. Returns how many charges to refund. All frames count as equally long, so
     /// reading the last byte reads all of them.
-    pub(crate) fn read(&mut self, bytes: u32, held: u32, window: u32) -> u32 {
+    pub(crate) fn read(&mut self, bytes: u32, held_bytes: u32, window: u32) -> u32 {
         if self.unread == 0 || bytes == 0 {
             return 0;
         }
-        let read = (u64::from(self.unread) * u64::from(bytes)).div_ceil(u64::from(held.max(bytes)));
+        let read = (u64::from(self.unread) * u64::from(bytes)).div_ceil(u64::from(held_bytes.max(bytes)));
         self.unread -= read as u32;
         let refunded = self.charged.saturating_sub(self.unread.saturating_sub(window / MIN_MESSAGE_BYTES));
         self.charged -= refunded;

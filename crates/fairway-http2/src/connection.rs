@@ -1,10 +1,11 @@
 //! A connection of either role (RFC 9113): bytes in and one event at a time out, actions in and bytes out.
 //!
 //! `read` splits the input into frames, `heads` handles field blocks, `body` DATA, `windows` what the peer may send,
-//! `control` all other frames. `send` sends heads, `turn` schedules and sends bodies. `close`, `linger` and `time` end
+//! `control` all other frames. `send` sends heads, `body_sender` schedules and sends bodies. `close`, `linger` and `time` end
 //! streams and connections.
 
 mod body;
+mod body_sender;
 mod close;
 mod control;
 mod heads;
@@ -12,7 +13,6 @@ mod linger;
 mod read;
 mod send;
 mod time;
-mod turn;
 mod windows;
 
 use crate::abuse::Account;
@@ -21,10 +21,10 @@ use crate::fields::Limits;
 use crate::flow::{self, Inbound, Outbound, WindowBudget};
 use crate::frame::{self, Setting};
 use crate::hpack::{Decoder, Encoder, StringCoding};
-use crate::notes::PeerEvents;
 use crate::outbox::Outbox;
 use crate::patience::{Due, Timeouts, WindowStall};
 use crate::priority::Priority;
+use crate::rare_events::PeerEvents;
 use crate::stream::{ClosedStreams, Streams};
 
 /// The client's connection preface (RFC 9113 §3.4).

@@ -51,7 +51,7 @@ pub enum Event<'a> {
         /// The code that was received or sent.
         code: Code,
         /// Who reset it, and why.
-        by: ResetBy,
+        reset_by: ResetBy,
     },
     /// A closed window has opened: of this stream, or of all waiting streams if it is 0.
     Writable {

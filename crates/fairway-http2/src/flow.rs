@@ -44,9 +44,9 @@ impl Inbound {
 
     /// The peer acknowledged settings that shrink the window by this: "a receiver ... MUST adjust the size of all
     /// stream flow-control windows" as the sender does (RFC 9113 §6.9.2).
-    pub(crate) fn shrink_acknowledged(&mut self, by: u32) {
-        self.size -= by;
-        self.window -= to_signed(by);
+    pub(crate) fn shrink_acknowledged(&mut self, decrease: u32) {
+        self.size -= decrease;
+        self.window -= to_signed(decrease);
     }
 
     /// Received data was consumed. Returns the increment to announce once it is half of the window.
@@ -69,21 +69,21 @@ impl Inbound {
 
     /// Grows the window. Returns the increment to announce.
     #[must_use]
-    pub(crate) fn grow(&mut self, by: u32) -> u32 {
-        let kept = by.min(self.surplus);
-        self.surplus -= kept;
-        self.size += by;
-        let increment = by - kept + std::mem::take(&mut self.credit);
+    pub(crate) fn grow(&mut self, increase: u32) -> u32 {
+        let absorbed = increase.min(self.surplus);
+        self.surplus -= absorbed;
+        self.size += increase;
+        let increment = increase - absorbed + std::mem::take(&mut self.credit);
         self.window += to_signed(increment);
         increment
     }
 
     /// Shrinks the window as soon as enough of what was announced has arrived.
-    pub(crate) fn shrink(&mut self, by: u32) {
-        self.size -= by;
-        let unannounced = by.min(self.credit);
+    pub(crate) fn shrink(&mut self, decrease: u32) {
+        self.size -= decrease;
+        let unannounced = decrease.min(self.credit);
         self.credit -= unannounced;
-        self.surplus += by - unannounced;
+        self.surplus += decrease - unannounced;
     }
 
     /// How much it is still too large.
@@ -121,17 +121,17 @@ impl Outbound {
     }
 
     /// Whether the window would stay in range.
-    pub(crate) fn can_change(self, by: i64) -> bool {
-        i64::from(self.0) + by <= i64::from(MAX_WINDOW)
+    pub(crate) fn can_change(self, change: i64) -> bool {
+        i64::from(self.0) + change <= i64::from(MAX_WINDOW)
     }
 
     /// Changes the window. Returns whether it was closed and is now open; `None` if it would be too large.
     #[inline]
-    pub(crate) fn change(&mut self, by: i64) -> Option<bool> {
-        if !self.can_change(by) {
+    pub(crate) fn change(&mut self, change: i64) -> Option<bool> {
+        if !self.can_change(change) {
             return None;
         }
-        let window = (i64::from(self.0) + by) as i32;
+        let window = (i64::from(self.0) + change) as i32;
         let opened = self.0 <= 0 && window > 0;
         self.0 = window;
         Some(opened)
@@ -144,7 +144,7 @@ pub(crate) struct WindowBudget {
     /// Granted and unused.
     pub(crate) available: u32,
     /// Growth that was needed but not granted.
-    pub(crate) wanted: u32,
+    pub(crate) wanted_window: u32,
     /// Growth that is no longer used.
     pub(crate) returned: u32,
 }
@@ -154,7 +154,7 @@ impl WindowBudget {
     pub(crate) fn try_take(&mut self, bytes: u32) -> bool {
         let left = self.available.checked_sub(bytes);
         self.available = left.unwrap_or(self.available);
-        self.wanted = if left.is_some() { 0 } else { bytes };
+        self.wanted_window = if left.is_some() { 0 } else { bytes };
         left.is_some()
     }
 }

@@ -13,7 +13,7 @@ pub struct Timeouts {
     /// To send anything while streams are open, before it gets a PING.
     pub silence: u32,
     /// To send anything after that PING.
-    pub answer: u32,
+    pub response: u32,
 }
 
 impl Default for Timeouts {
@@ -23,7 +23,7 @@ impl Default for Timeouts {
             head: 10_000_000,
             window: 30_000_000,
             silence: 60_000_000,
-            answer: 15_000_000,
+            response: 15_000_000,
         }
     }
 }

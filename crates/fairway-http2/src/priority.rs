@@ -54,17 +54,17 @@ mod tests {
 
     #[test]
     fn rfc9218_4_members_are_read_and_bad_ones_ignored() {
-        let of = |text: &str| {
+        let parsed = |text: &str| {
             let priority = Priority::parse(text.as_bytes());
             (priority.urgency, priority.incremental)
         };
-        assert_eq!(of("u=5, i"), (5, true));
-        assert_eq!(of("i;x=1,u=0;y"), (0, true));
-        assert_eq!(of("i=?1, i=?0"), (3, false));
+        assert_eq!(parsed("u=5, i"), (5, true));
+        assert_eq!(parsed("i;x=1,u=0;y"), (0, true));
+        assert_eq!(parsed("i=?1, i=?0"), (3, false));
         let merged = Priority { urgency: 5, incremental: true }.merged(b"u=1");
         assert_eq!((merged.urgency, merged.incremental), (1, true), "RFC 9218 §8");
         for text in ["", "u=8", "u=-1", "u=33", "u", "i=1", "a=b", ",,,"] {
-            assert_eq!(of(text), (3, false), "{text}");
+            assert_eq!(parsed(text), (3, false), "{text}");
         }
     }
 }

@@ -65,7 +65,7 @@ impl Default for Schedule {
 
 impl Schedule {
     /// Adds a slot. A stream that has begun goes before other non-incremental ones.
-    pub(crate) fn enqueue(&mut self, slot: u16, priority: Priority, begun: bool) {
+    pub(crate) fn enqueue(&mut self, slot: u16, priority: Priority, started: bool) {
         if self.links.len() <= usize::from(slot) {
             self.links.resize(usize::from(slot) + 1, FREE);
         }
@@ -76,7 +76,7 @@ impl Schedule {
         self.dequeue(slot);
         let ends = self.lists[usize::from(list)];
         let (previous, next) =
-            if begun && !priority.incremental { (NONE, ends.first) } else { (ends.last, NONE) };
+            if started && !priority.incremental { (NONE, ends.first) } else { (ends.last, NONE) };
         self.links[usize::from(slot)] = Link { list, previous, next };
         self.link(list, previous, slot);
         self.link(list, slot, next);

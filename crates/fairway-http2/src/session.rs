@@ -8,8 +8,8 @@ use fairway_http::Head;
 use crate::connection::Connection;
 use crate::event::Event;
 use crate::fault::Code;
-use crate::notes::PeerEvent;
 use crate::priority::Priority;
+use crate::rare_events::PeerEvent;
 use crate::schedule::SendTurn;
 
 /// One end of a connection: [`Server`](crate::Server) or [`Client`](crate::Client).

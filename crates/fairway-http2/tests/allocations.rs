@@ -29,7 +29,7 @@ fn block() -> Vec<u8> {
 }
 
 /// One request with a body and its response with one. Returns the number of bytes written.
-fn exchange(server: &mut Server, head: &mut Head, answer: &Head, input: &[u8]) -> usize {
+fn exchange(server: &mut Server, head: &mut Head, response: &Head, input: &[u8]) -> usize {
     let (mut at, mut ended) = (0, None);
     loop {
         let (used, event) = server.receive(0, &input[at..], head);
@@ -45,7 +45,7 @@ fn exchange(server: &mut Server, head: &mut Head, answer: &Head, input: &[u8]) -
         }
     }
     let stream = ended.expect("the request is whole");
-    assert!(server.send_head(stream, answer, false));
+    assert!(server.send_head(stream, response, false));
     server.queue_for_sending(0, stream);
     let turn = server.next_turn(0).expect("its window is open");
     assert_eq!((turn.stream, server.send_data(stream, b"0123456789", true)), (stream, 10));
@@ -57,12 +57,12 @@ fn exchange(server: &mut Server, head: &mut Head, answer: &Head, input: &[u8]) -
 
 #[test]
 fn requests_on_a_warm_connection_allocate_nothing() {
-    let mut answer = Head::new();
-    answer.start_response(200);
+    let mut response = Head::new();
+    response.start_response(200);
     for (name, value) in
         [("Server", "x"), ("Content-Type", "text/plain"), ("X-Other", "y"), ("Content-Length", "10")]
     {
-        answer.append(name.as_bytes(), value.as_bytes());
+        response.append(name.as_bytes(), value.as_bytes());
     }
     // The client sends no WINDOW_UPDATE: at ten bytes a request, this window outlasts the test.
     let begin = [PREFACE, &settings(&[]), &support::window_update(0, 1 << 20)].concat();
@@ -81,11 +81,11 @@ fn requests_on_a_warm_connection_allocate_nothing() {
         assert!(matches!(server.receive(0, &begin, &mut head), (_, Event::NeedMore)));
         let (warm, counted) = requests.split_at(WARM as usize);
         for request in warm {
-            exchange(&mut server, &mut head, &answer, request);
+            exchange(&mut server, &mut head, &response, request);
         }
         let region = Region::new(&INSTRUMENTED_SYSTEM);
         for request in counted {
-            assert!(exchange(&mut server, &mut head, &answer, request) > 20);
+            assert!(exchange(&mut server, &mut head, &response, request) > 20);
         }
         let change = region.change();
         assert_eq!((change.allocations, change.reallocations), (0, 0), "table of {encoder_table}");

@@ -25,7 +25,7 @@ fn wanting(priorities: &[&str]) -> Peer {
 }
 
 /// The streams with the next turns, each of which sends this much of a long body.
-fn turns(peer: &mut Peer, count: usize) -> Vec<u32> {
+fn turn_order(peer: &mut Peer, count: usize) -> Vec<u32> {
     let turn = |_| {
         let turn = peer.server.next_turn(0).unwrap();
         peer.server.send_data(turn.stream, &[0; 1000], false);
@@ -38,10 +38,10 @@ fn turns(peer: &mut Peer, count: usize) -> Vec<u32> {
 #[test]
 fn rfc9218_the_field_of_the_request_orders_answers() {
     let mut peer = wanting(&["u=5", "u=1, i", "u=1, i", ""]);
-    assert_eq!(turns(&mut peer, 5), [3, 5, 3, 5, 3]);
+    assert_eq!(turn_order(&mut peer, 5), [3, 5, 3, 5, 3]);
     peer.server.unqueue(3);
     peer.server.reset(5, fairway_http2::Code::Cancel);
-    assert_eq!(turns(&mut peer, 3), [7, 7, 7]);
+    assert_eq!(turn_order(&mut peer, 3), [7, 7, 7]);
     assert_eq!(peer.server.priority(1), Priority { urgency: 5, incremental: false });
 }
 
@@ -49,31 +49,31 @@ fn rfc9218_the_field_of_the_request_orders_answers() {
 fn rfc9218_8_the_field_of_the_answer_wins() {
     let mut peer = Peer::new();
     peer.send(&headers(1, true, &[GET, &literal("priority", "u=5, i")].concat()));
-    let mut answer = ok();
-    answer.append(b"Priority", b"u=2");
-    assert!(peer.server.send_head(1, &answer, false));
+    let mut response = ok();
+    response.append(b"Priority", b"u=2");
+    assert!(peer.server.send_head(1, &response, false));
     assert_eq!(peer.server.priority(1), Priority { urgency: 2, incremental: true });
 }
 
 #[test]
 fn streams_without_a_priority_take_turns_and_whole_ones_do_not() {
-    assert_eq!(turns(&mut wanting(&["", "", ""]), 6), [1, 3, 5, 1, 3, 5]);
-    assert_eq!(turns(&mut wanting(&["u=3", "u=3", "u=3"]), 6), [1; 6]);
+    assert_eq!(turn_order(&mut wanting(&["", "", ""]), 6), [1, 3, 5, 1, 3, 5]);
+    assert_eq!(turn_order(&mut wanting(&["u=3", "u=3", "u=3"]), 6), [1; 6]);
 }
 
 #[test]
 fn rfc9218_7_1_priority_updates_come_before_and_after_their_streams() {
     let mut peer = wanting(&["", ""]);
     assert_eq!(peer.send(&priority_update(3, "u=0")).len(), 1);
-    assert_eq!(turns(&mut peer, 2), [3, 3]);
+    assert_eq!(turn_order(&mut peer, 2), [3, 3]);
     // More than are kept, so that the last of the far ones is lost.
     let early: Vec<u8> = [5, 7, 9, 11, 13].iter().flat_map(|id| priority_update(*id, "u=6")).collect();
     assert_eq!(peer.send(&early), []);
     for stream in [5, 7, 9, 11, 13, 15] {
         peer.get(stream);
     }
-    let kept = [5, 7, 9, 11, 13, 15].iter().filter(|id| peer.server.priority(**id).urgency == 6).count();
-    assert_eq!(kept, 4);
+    let ids = [5, 7, 9, 11, 13, 15].iter().filter(|id| peer.server.priority(**id).urgency == 6).count();
+    assert_eq!(ids, 4);
     assert_eq!(peer.server.priority(5).urgency, 6);
 }
 
@@ -164,7 +164,7 @@ const fn config() -> Config {
             head: 10_000_000,
             window: 30_000_000,
             silence: 60_000_000,
-            answer: 15_000_000,
+            response: 15_000_000,
         },
     }
 }
@@ -215,11 +215,11 @@ fn what_is_not_consumed_is_never_more_than_windows_and_grants() {
     peer.post(1);
     peer.server.grant_window(1 << 20);
     upload(&mut peer, 60, 1_000);
-    let mut held = 0;
+    let mut bytes = 0;
     while resets(&peer.sent()).is_empty() {
         peer.send(&data(1, false, &[0; 16_000]));
-        held += 16_000;
-        assert!(held < 10_000_000);
+        bytes += 16_000;
+        assert!(bytes < 10_000_000);
     }
-    assert!(held <= 131_072 + (1 << 20) + 16_000, "{held}");
+    assert!(bytes <= 131_072 + (1 << 20) + 16_000, "{bytes}");
 }

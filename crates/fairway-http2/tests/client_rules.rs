@@ -25,14 +25,14 @@ fn request(client: &mut Client, method: &[u8], end: bool) -> Option<u32> {
 
 impl PendingRequests {
     fn new() -> Self {
-        let mut asked = PendingRequests { client: Client::new(Config::default(), 0), head: Head::new() };
+        let mut requests = PendingRequests { client: Client::new(Config::default(), 0), head: Head::new() };
         let begin = [settings(&[]), frame(FrameKind::Settings, FLAG_ACK, 0, &[])].concat();
-        assert_eq!(asked.come(&begin), ["Settings"]);
+        assert_eq!(requests.come(&begin), ["Settings"]);
         for (method, end) in [(&b"GET"[..], true), (b"POST", false), (b"HEAD", true)] {
-            assert!(request(&mut asked.client, method, end).is_some());
+            assert!(request(&mut requests.client, method, end).is_some());
         }
-        asked.sent();
-        asked
+        requests.sent();
+        requests
     }
 
     /// The events caused by these bytes, in short form.
@@ -53,7 +53,7 @@ impl PendingRequests {
                     self.client.consume(stream, u32::try_from(length).unwrap());
                     format!("{stream}: {length} bytes, end {end}")
                 }
-                Event::Reset { stream, code, by: ResetBy::Us(_) } => format!("{stream}: {code:?}"),
+                Event::Reset { stream, code, reset_by: ResetBy::Us(_) } => format!("{stream}: {code:?}"),
                 event => format!("{event:?}"),
             });
         }
@@ -69,22 +69,22 @@ impl PendingRequests {
 
 #[track_caller]
 fn connection_error(bytes: &[u8], code: Code) {
-    let mut asked = PendingRequests::new();
-    let came = asked.come(bytes);
-    assert_eq!(came.last(), Some(&format!("closed: {code:?}")), "{came:?}");
-    assert_eq!(goodbyes(&asked.sent()), [(0, code)]);
+    let mut requests = PendingRequests::new();
+    let events = requests.come(bytes);
+    assert_eq!(events.last(), Some(&format!("closed: {code:?}")), "{events:?}");
+    assert_eq!(goodbyes(&requests.sent()), [(0, code)]);
 }
 
 /// The stream ends with this code, and the others continue.
 #[track_caller]
 fn stream_error(bytes: &[u8], stream: u32, code: Code) {
-    let mut asked = PendingRequests::new();
-    let came = asked.come(bytes);
-    assert_eq!(came.last(), Some(&format!("{stream}: {code:?}")), "{came:?}");
-    let sent = asked.sent();
+    let mut requests = PendingRequests::new();
+    let events = requests.come(bytes);
+    assert_eq!(events.last(), Some(&format!("{stream}: {code:?}")), "{events:?}");
+    let sent = requests.sent();
     assert_eq!((resets(&sent), goodbyes(&sent)), (vec![(stream, code)], vec![]));
     let other = if stream == 1 { 5 } else { 1 };
-    assert_eq!(asked.come(&headers(other, true, OK)), [format!("{other}: 200, end true")]);
+    assert_eq!(requests.come(&headers(other, true, OK)), [format!("{other}: 200, end true")]);
 }
 
 #[test]
@@ -115,46 +115,49 @@ fn s5_1_idle_streams_get_nothing() {
 fn s5_1_nothing_follows_the_end_of_an_answer() {
     for late in [data(1, true, b"x"), headers(1, true, OK)] {
         stream_error(&[headers(1, true, OK), late.clone()].concat(), 1, Code::StreamClosed);
-        let mut asked = PendingRequests::new();
-        asked.come(&headers(1, true, OK));
-        asked.client.release(1);
-        assert_eq!(asked.come(&late), ["closed: StreamClosed"]);
+        let mut requests = PendingRequests::new();
+        requests.come(&headers(1, true, OK));
+        requests.client.release(1);
+        assert_eq!(requests.come(&late), ["closed: StreamClosed"]);
     }
 }
 
 #[test]
 fn s5_1_frames_behind_our_reset_are_ignored_decoded_and_credited() {
     for release in [false, true] {
-        let mut asked = PendingRequests::new();
-        asked.client.reset(1, Code::Cancel);
+        let mut requests = PendingRequests::new();
+        requests.client.reset(1, Code::Cancel);
         if release {
-            asked.client.release(1);
+            requests.client.release(1);
         }
         let entry = [OK, &[0x40, 1, b'a', 1, b'b']].concat();
         let mut late = headers(1, false, &entry);
         (0..40).for_each(|_| late.extend(data(1, false, &[0; 16_384])));
-        assert!(asked.come(&late).is_empty());
-        let sent = asked.sent();
+        assert!(requests.come(&late).is_empty());
+        let sent = requests.sent();
         assert_eq!(resets(&sent), [(1, Code::Cancel)], "no RST for what comes late");
         assert_eq!(updates(&sent).iter().map(|(stream, _)| *stream).collect::<Vec<_>>(), [0]);
-        assert_eq!(asked.come(&headers(5, true, &[OK, &[0xbe]].concat())), ["5: 200, end true"]);
-        assert_eq!(asked.head.named(b"a"), Some(&b"b"[..]), "the field is in the table");
+        assert_eq!(requests.come(&headers(5, true, &[OK, &[0xbe]].concat())), ["5: 200, end true"]);
+        assert_eq!(requests.head.named(b"a"), Some(&b"b"[..]), "the field is in the table");
     }
 }
 
 #[test]
 fn s5_1_2_a_limit_of_none_and_one_that_shrinks() {
-    let mut asked = PendingRequests::new();
-    assert_eq!(asked.come(&settings(&[(3, 0)])), ["Settings"]);
-    assert!(!asked.client.can_open() && request(&mut asked.client, b"GET", true).is_none());
-    assert!(!asked.client.is_going_away(), "it may be raised again");
+    let mut requests = PendingRequests::new();
+    assert_eq!(requests.come(&settings(&[(3, 0)])), ["Settings"]);
+    assert!(!requests.client.can_open() && request(&mut requests.client, b"GET", true).is_none());
+    assert!(!requests.client.is_going_away(), "it may be raised again");
     for stream in [1, 5] {
-        assert_eq!(asked.come(&headers(stream, true, OK)), [format!("{stream}: 200, end true")]);
-        asked.client.release(stream);
+        assert_eq!(requests.come(&headers(stream, true, OK)), [format!("{stream}: 200, end true")]);
+        requests.client.release(stream);
     }
-    assert!(!asked.client.can_open());
-    asked.come(&settings(&[(3, 2)]));
-    assert_eq!((asked.client.available_streams(), request(&mut asked.client, b"GET", true)), (1, Some(7)));
+    assert!(!requests.client.can_open());
+    requests.come(&settings(&[(3, 2)]));
+    assert_eq!(
+        (requests.client.available_streams(), request(&mut requests.client, b"GET", true)),
+        (1, Some(7))
+    );
 }
 
 #[test]
@@ -176,14 +179,14 @@ fn s6_6_and_s8_4_nothing_is_pushed() {
 
 #[test]
 fn s6_8_go_away_leaves_what_is_under_way() {
-    let mut asked = PendingRequests::new();
+    let mut requests = PendingRequests::new();
     let away = |last: u8| frame(FrameKind::GoAway, 0, 0, &[0, 0, 0, last, 0, 0, 0, 0]);
-    assert_eq!(asked.come(&away(3)), ["GoAway { last_stream: 3, code: NoError }"]);
-    assert!(asked.client.is_going_away() && request(&mut asked.client, b"GET", true).is_none());
-    assert_eq!(asked.come(&headers(1, true, OK)), ["1: 200, end true"]);
-    assert_eq!(asked.client.send_data(3, b"goes on", true), 7);
-    asked.come(&away(1));
-    assert_eq!(asked.come(&away(3)), ["closed: Protocol"], "it does not rise");
+    assert_eq!(requests.come(&away(3)), ["GoAway { last_stream: 3, code: NoError }"]);
+    assert!(requests.client.is_going_away() && request(&mut requests.client, b"GET", true).is_none());
+    assert_eq!(requests.come(&headers(1, true, OK)), ["1: 200, end true"]);
+    assert_eq!(requests.client.send_data(3, b"goes on", true), 7);
+    requests.come(&away(1));
+    assert_eq!(requests.come(&away(3)), ["closed: Protocol"], "it does not rise");
 }
 
 #[test]
@@ -196,23 +199,23 @@ fn s6_9_increments() {
 
 #[test]
 fn s6_9_1_more_than_a_window() {
-    let mut asked = PendingRequests::new();
-    asked.come(&headers(1, false, OK));
+    let mut requests = PendingRequests::new();
+    requests.come(&headers(1, false, OK));
     for _ in 0..4 {
         let bytes = data(1, false, &[0; 16_384]);
-        let (_, event) = asked.client.receive(0, &bytes, &mut asked.head);
+        let (_, event) = requests.client.receive(0, &bytes, &mut requests.head);
         assert!(matches!(event, Event::Data { .. }), "{event:?}");
     }
-    assert_eq!(asked.come(&data(1, false, b"x")), ["1: FlowControl"]);
+    assert_eq!(requests.come(&data(1, false, b"x")), ["1: FlowControl"]);
 }
 
 #[test]
 fn s8_1_interim_answers_do_not_end_a_stream_and_others_follow() {
     stream_error(&headers(1, true, &literal(":status", "103")), 1, Code::Protocol);
     let interim = headers(1, false, &literal(":status", "103"));
-    let came =
+    let events =
         PendingRequests::new().come(&[interim.clone(), interim.clone(), headers(1, true, OK)].concat());
-    assert_eq!(came, ["1: 103, end false", "1: 103, end false", "1: 200, end true"]);
+    assert_eq!(events, ["1: 103, end false", "1: 103, end false", "1: 200, end true"]);
     stream_error(&[interim, data(1, true, b"x")].concat(), 1, Code::Protocol);
 }
 
@@ -221,8 +224,8 @@ fn s8_1_trailers_end_the_answer() {
     let begin = headers(1, false, OK);
     stream_error(&[begin.clone(), headers(1, false, &literal("a", "b"))].concat(), 1, Code::Protocol);
     stream_error(&[begin.clone(), headers(1, true, OK)].concat(), 1, Code::Protocol);
-    let came = PendingRequests::new().come(&[begin, headers(1, true, &literal("a", "b"))].concat());
-    assert_eq!(came, ["1: 200, end false", "Trailers { stream: 1 }"]);
+    let events = PendingRequests::new().come(&[begin, headers(1, true, &literal("a", "b"))].concat());
+    assert_eq!(events, ["1: 200, end false", "Trailers { stream: 1 }"]);
 }
 
 #[test]
@@ -266,15 +269,15 @@ fn s8_3_2_and_s8_6_malformed_answers_are_stream_errors() {
 
 #[test]
 fn s8_1_a_reset_without_error_behind_an_answer_and_one_before_it() {
-    let mut asked = PendingRequests::new();
-    let came = asked.come(&[headers(3, true, OK), reset(3, 0)].concat());
-    assert_eq!(came[0], "3: 200, end true");
-    assert!(came[1].starts_with("Reset { stream: 3, code: NoError, by: Peer"), "{came:?}");
-    assert_eq!(asked.client.send_data(3, b"not any more", true), 0);
-    assert!(asked.come(&reset(1, 7))[0].contains("code: Refused"));
-    asked.client.release(3);
-    asked.client.release(1);
-    assert!(resets(&asked.sent()).is_empty(), "no RST for RST");
+    let mut requests = PendingRequests::new();
+    let events = requests.come(&[headers(3, true, OK), reset(3, 0)].concat());
+    assert_eq!(events[0], "3: 200, end true");
+    assert!(events[1].starts_with("Reset { stream: 3, code: NoError, reset_by: Peer"), "{events:?}");
+    assert_eq!(requests.client.send_data(3, b"not any more", true), 0);
+    assert!(requests.come(&reset(1, 7))[0].contains("code: Refused"));
+    requests.client.release(3);
+    requests.client.release(1);
+    assert!(resets(&requests.sent()).is_empty(), "no RST for RST");
 }
 
 #[test]
@@ -284,26 +287,26 @@ fn rfc9218_7_1_servers_send_no_priorities() {
 
 #[test]
 fn s4_1_reserved_bits_mean_nothing() {
-    let mut asked = PendingRequests::new();
+    let mut requests = PendingRequests::new();
     let update = frame(FrameKind::WindowUpdate, 0, 3, &[0x80, 0, 0, 9]);
-    let before = asked.client.room(3);
-    assert!(asked.come(&update).is_empty());
-    asked.come(&frame(FrameKind::WindowUpdate, 0, 0, &[0x80, 0, 0, 9]));
-    assert_eq!(asked.client.room(3), before + 9);
+    let before = requests.client.room(3);
+    assert!(requests.come(&update).is_empty());
+    requests.come(&frame(FrameKind::WindowUpdate, 0, 0, &[0x80, 0, 0, 9]));
+    assert_eq!(requests.client.room(3), before + 9);
     let away = frame(FrameKind::GoAway, 0, 0, &[0x80, 0, 0, 5, 0, 0, 0, 0]);
-    assert_eq!(asked.come(&away), ["GoAway { last_stream: 5, code: NoError }"]);
-    let mut answer = headers(1, true, OK);
-    answer[5] |= 0x80;
-    assert_eq!(asked.come(&answer), ["1: 200, end true"]);
+    assert_eq!(requests.come(&away), ["GoAway { last_stream: 5, code: NoError }"]);
+    let mut response = headers(1, true, OK);
+    response[5] |= 0x80;
+    assert_eq!(requests.come(&response), ["1: 200, end true"]);
 }
 
 #[test]
 fn s6_1_padding_is_credited_and_taken_off() {
-    let mut asked = PendingRequests::new();
-    asked.come(&headers(1, false, OK));
+    let mut requests = PendingRequests::new();
+    requests.come(&headers(1, false, OK));
     let padded = frame(FrameKind::Data, FLAG_PADDED, 1, &[&[255, b'a'][..], &[0; 255]].concat());
     let end = frame(FrameKind::Data, FLAG_PADDED | FLAG_END_STREAM, 1, &[3, 0, 0, 0]);
-    let came = asked.come(&[padded.repeat(1_000), end].concat());
-    assert_eq!((came.len(), &came[1_000]), (1_001, &"1: 0 bytes, end true".to_owned()));
-    assert!(updates(&asked.sent()).len() > 2);
+    let events = requests.come(&[padded.repeat(1_000), end].concat());
+    assert_eq!((events.len(), &events[1_000]), (1_001, &"1: 0 bytes, end true".to_owned()));
+    assert!(updates(&requests.sent()).len() > 2);
 }

@@ -21,7 +21,7 @@ fn folder() -> PathBuf {
 }
 
 /// Sends all cases to one of the programs and reads its results.
-fn ask(peer: &str, what: &str, cases: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn run_peer(peer: &str, what: &str, cases: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut command = match peer {
         "Go" => Command::new("go"),
         _ => Command::new("python3"),
@@ -33,17 +33,17 @@ fn ask(peer: &str, what: &str, cases: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let all: Vec<u8> = cases.iter().flat_map(|case| [&length(case)[..], case].concat()).collect();
     let writer = std::thread::spawn(move || input.write_all(&all).unwrap());
     let mut output = child.stdout.take().unwrap();
-    let answers = cases.iter().map(|_| {
+    let responses = cases.iter().map(|_| {
         let mut length = [0; 4];
         output.read_exact(&mut length).expect("an answer to each case");
-        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
-        output.read_exact(&mut answer).expect("a whole answer");
-        answer
+        let mut response = vec![0; u32::from_be_bytes(length) as usize];
+        output.read_exact(&mut response).expect("a whole answer");
+        response
     });
-    let answers = answers.collect();
+    let responses = responses.collect();
     writer.join().unwrap();
     assert!(child.wait().unwrap().success());
-    answers
+    responses
 }
 
 fn length(case: &[u8]) -> [u8; 4] {
@@ -74,12 +74,12 @@ type Difference = (&'static str, &'static str, Verdict, Verdict, &'static str);
 /// Counts known differences; any other is a failure.
 struct Known {
     met: Vec<usize>,
-    rest: BTreeMap<String, (usize, String)>,
+    remaining: BTreeMap<String, (usize, String)>,
 }
 
 impl Known {
     fn new() -> Self {
-        Known { met: vec![0; KNOWN.len()], rest: BTreeMap::new() }
+        Known { met: vec![0; KNOWN.len()], remaining: BTreeMap::new() }
     }
 
     fn note(&mut self, peer: &str, case: &str, ours: Verdict, theirs: Verdict) {
@@ -94,7 +94,7 @@ impl Known {
             None => {
                 let kind: Vec<_> = case.split(' ').take(4).collect();
                 let group = format!("{peer}, {}: {ours:?}, {theirs:?}", kind.join(" "));
-                self.rest.entry(group).or_insert((0, case.to_owned())).0 += 1;
+                self.remaining.entry(group).or_insert((0, case.to_owned())).0 += 1;
             }
         }
     }
@@ -103,7 +103,7 @@ impl Known {
         for ((of, part, mine, other, why), met) in KNOWN.iter().zip(&self.met) {
             println!("{met:5} {of:8} {part:28} {mine:?}, {other:?}: {why}");
         }
-        let lines = self.rest.iter().map(|(group, (count, case))| format!("{count} {group}, as {case}"));
+        let lines = self.remaining.iter().map(|(group, (count, case))| format!("{count} {group}, as {case}"));
         let lines: Vec<_> = lines.collect();
         assert!(lines.is_empty(), "{} groups differ:\n{}", lines.len(), lines.join("\n"));
         let gone: Vec<_> = KNOWN.iter().zip(&self.met).filter(|(_, met)| **met == 0).collect();
@@ -148,7 +148,7 @@ fn servers_say_the_same_with_the_same_code() {
     let inputs: Vec<_> = cases.values().cloned().collect();
     let mut known = Known::new();
     for peer in ["Go", "nghttp2"] {
-        for ((name, input), output) in cases.iter().zip(ask(peer, "server", &inputs)) {
+        for ((name, input), output) in cases.iter().zip(run_peer(peer, "server", &inputs)) {
             known.note(peer, name, ours(input).unwrap(), theirs(&output));
         }
     }
@@ -231,9 +231,9 @@ fn stories() -> Vec<Vec<u8>> {
 fn field_blocks_are_read_alike() {
     let stories = stories();
     for peer in ["Go", "nghttp2"] {
-        let answers = ask(peer, "hpack", &stories);
+        let responses = run_peer(peer, "hpack", &stories);
         let mut late = 0;
-        let differ = stories.iter().zip(&answers).filter_map(|(story, theirs)| {
+        let differ = stories.iter().zip(&responses).filter_map(|(story, theirs)| {
             let (ours, theirs) = (decoded(story), String::from_utf8_lossy(theirs).into_owned());
             if peer == "Go" && ours.strip_suffix("error\n").is_some_and(|before| theirs.starts_with(before)) {
                 late += usize::from(ours != theirs);
@@ -249,7 +249,7 @@ fn field_blocks_are_read_alike() {
         println!(
             "{} stories, {} blocks that fail",
             stories.len(),
-            answers.iter().filter(|it| it.ends_with(b"error\n")).count()
+            responses.iter().filter(|it| it.ends_with(b"error\n")).count()
         );
         assert!(
             differ.is_empty(),
@@ -297,7 +297,7 @@ fn windows() -> Vec<Vec<u8>> {
 fn windows_are_counted_alike() {
     let inputs = windows();
     let mut alive = 0;
-    for (input, answer) in inputs.iter().zip(ask("nghttp2", "windows", &inputs)) {
+    for (input, answer) in inputs.iter().zip(run_peer("nghttp2", "windows", &inputs)) {
         let (ours, theirs) = (our_room(input), String::from_utf8(answer).unwrap());
         alive += usize::from(ours.is_some());
         assert_eq!(ours.map_or("gone".to_owned(), |room| room.to_string()), theirs, "{input:02x?}");

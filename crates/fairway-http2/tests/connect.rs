@@ -82,7 +82,7 @@ macro_rules! pass {
 }
 
 /// The events of a CONNECT that our client sends and our server answers with this.
-fn answered(answer: &Head, behind: &[u8]) -> Vec<String> {
+fn answered(response: &Head, behind: &[u8]) -> Vec<String> {
     let (mut client, mut server) = (Client::new(Config::default(), 0), Server::new(offers(), 0));
     assert_eq!(client.supports_extended_connect(), None, "its SETTINGS did not come");
     pass!(server, client, |_, _| ());
@@ -104,7 +104,7 @@ fn answered(answer: &Head, behind: &[u8]) -> Vec<String> {
         }
         event => panic!("{event:?}"),
     });
-    server.send_head(id, answer, false);
+    server.send_head(id, response, false);
     server.send_data(id, behind, true);
     let mut seen = Vec::new();
     pass!(server, client, |event: Event<'_>, _: &Head| seen.push(match event {
@@ -117,20 +117,20 @@ fn answered(answer: &Head, behind: &[u8]) -> Vec<String> {
 
 #[test]
 fn rfc8441_5_a_2xx_opens_a_tunnel_whatever_its_length() {
-    let mut answer = ok();
-    answer.append(b"content-length", b"2");
-    assert_eq!(answered(&answer, b"longer"), ["head false None", "data 6 true"]);
-    answer.set_status(204);
-    assert_eq!(answered(&answer, b"longer"), ["head false None", "data 6 true"]);
+    let mut response = ok();
+    response.append(b"content-length", b"2");
+    assert_eq!(answered(&response, b"longer"), ["head false None", "data 6 true"]);
+    response.set_status(204);
+    assert_eq!(answered(&response, b"longer"), ["head false None", "data 6 true"]);
 }
 
 #[test]
 fn an_answer_that_refuses_is_like_any_other() {
-    let mut answer = ok();
-    answer.set_status(403);
-    answer.append(b"content-length", b"6");
-    assert_eq!(answered(&answer, b"no way"), ["head false Some(6)", "data 6 true"]);
-    let broken = answered(&answer, b"longer than said");
+    let mut response = ok();
+    response.set_status(403);
+    response.append(b"content-length", b"6");
+    assert_eq!(answered(&response, b"no way"), ["head false Some(6)", "data 6 true"]);
+    let broken = answered(&response, b"longer than said");
     assert!(broken[1].contains("length"), "{broken:?}");
 }
 

@@ -27,7 +27,7 @@ fn clients_hold() {
 
 #[test]
 fn clients_that_get_answers_hold() {
-    corpus("h2_answers").iter().for_each(|input| checks::answers(input));
+    corpus("h2_answers").iter().for_each(|input| checks::check_responses(input));
 }
 
 #[test]
@@ -84,7 +84,7 @@ proptest! {
 
     #[test]
     fn nearly_valid_clients_that_get_answers_hold(input in nearly("h2_server")) {
-        checks::answers(&input);
+        checks::check_responses(&input);
     }
 
     #[test]

@@ -36,7 +36,7 @@ async fn theirs(input: &[u8]) -> ServerResult {
     let task = tokio::task::spawn_local(serve(server));
     client.write_all(input).await.unwrap();
     let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
-    let said = loop {
+    let outcome = loop {
         if let Some(said) = judged(&bytes) {
             break said;
         }
@@ -50,7 +50,7 @@ async fn theirs(input: &[u8]) -> ServerResult {
         }
     };
     task.abort();
-    said
+    outcome
 }
 
 #[tokio::test(flavor = "current_thread")]

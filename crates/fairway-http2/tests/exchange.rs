@@ -180,7 +180,7 @@ fn release_resets_what_has_not_ended() {
     peer.server.release(3);
     assert_eq!(resets(&peer.sent()), [(3, Code::NoError)], "RFC 9113 §8.1: the answer is complete");
     peer.get(5);
-    peer.answer(5);
+    peer.respond(5);
     assert_eq!(resets(&peer.sent()), []);
 }
 
@@ -213,8 +213,8 @@ fn control_replies_that_were_written_do_not_count_while_a_body_waits() {
 fn heads_that_are_not_read_stop_reading_before_the_next_stream() {
     let head: &[u8] = &[0x02, 4, b'H', b'E', b'A', b'D', 0x86, 0x84, 0x01, 0x01, b'a'];
     let input: Vec<u8> = (0..5_000).flat_map(|number| headers(number * 2 + 1, true, head)).collect();
-    let mut answer = ok();
-    answer.append(b"x", &[b'a'; 4096]);
+    let mut response = ok();
+    response.append(b"x", &[b'a'; 4096]);
     let mut peer = Peer::new();
     let (mut at, mut answered, mut flushes) = (0, 0, 0);
     loop {
@@ -222,7 +222,7 @@ fn heads_that_are_not_read_stop_reading_before_the_next_stream() {
         at += used;
         match event {
             Event::Head { stream, end: true, .. } => {
-                assert!(peer.server.send_head(stream, &answer, true));
+                assert!(peer.server.send_head(stream, &response, true));
                 peer.server.release(stream);
                 answered += 1;
             }
@@ -292,7 +292,7 @@ impl Pair {
         }
     }
 
-    fn ask(&mut self, method: &[u8], end: bool) -> u32 {
+    fn send_request(&mut self, method: &[u8], end: bool) -> u32 {
         let mut head = Head::new();
         head.start_request(method, b"/x?y");
         head.append(b"Host", b"a.example");
@@ -307,7 +307,7 @@ fn client_and_server_understand_each_other() {
         let mut pair =
             Pair::new(Config { encoder_table_bytes: 4096, string_coding: strings, ..Config::default() });
         for round in 0..5 {
-            let id = pair.ask(b"POST", false);
+            let id = pair.send_request(b"POST", false);
             assert_eq!(id, 1 + 2 * round);
             assert_eq!(pair.client.send_data(id, b"body", true), 4);
             let mut seen = Vec::new();
@@ -321,9 +321,9 @@ fn client_and_server_understand_each_other() {
                 event => panic!("{event:?}"),
             });
             assert_eq!(seen, [(b"body".to_vec(), true)]);
-            let mut answer = ok();
-            answer.append(b"Content-Length", b"5");
-            assert!(pair.server.send_head(id, &answer, false));
+            let mut response = ok();
+            response.append(b"Content-Length", b"5");
+            assert!(pair.server.send_head(id, &response, false));
             assert_eq!(pair.server.send_data(id, b"hello", true), 5);
             pair.server.release(id);
             let mut got = Vec::new();
@@ -342,25 +342,25 @@ fn client_and_server_understand_each_other() {
 #[test]
 fn an_answer_to_head_may_announce_a_length_and_has_no_body() {
     let mut pair = Pair::new(Config::default());
-    let id = pair.ask(b"HEAD", true);
+    let id = pair.send_request(b"HEAD", true);
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { end: true, .. })));
-    let mut answer = ok();
-    answer.append(b"Content-Length", b"5");
-    pair.server.send_head(id, &answer, true);
+    let mut response = ok();
+    response.append(b"Content-Length", b"5");
+    pair.server.send_head(id, &response, true);
     pair.at_client(|event, _| assert!(matches!(event, Event::Head { end: true, .. }), "{event:?}"));
-    let other = pair.ask(b"GET", true);
+    let other = pair.send_request(b"GET", true);
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { .. })));
-    pair.server.send_head(other, &answer, true);
+    pair.server.send_head(other, &response, true);
     pair.at_client(|event, _| {
-        let by = ResetBy::Us("length_disagrees");
-        assert_eq!(event, Event::Reset { stream: other, code: Code::Protocol, by });
+        let reset_by = ResetBy::Us("length_disagrees");
+        assert_eq!(event, Event::Reset { stream: other, code: Code::Protocol, reset_by });
     });
 }
 
 #[test]
 fn interim_answers_come_before_the_final_one() {
     let mut pair = Pair::new(Config::default());
-    let id = pair.ask(b"GET", true);
+    let id = pair.send_request(b"GET", true);
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { .. })));
     let mut interim = Head::new();
     interim.start_response(100);
@@ -378,7 +378,7 @@ fn interim_answers_come_before_the_final_one() {
 #[test]
 fn interim_answers_without_end_are_cut_off() {
     let mut pair = Pair::new(Config::default());
-    let id = pair.ask(b"GET", true);
+    let id = pair.send_request(b"GET", true);
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { .. })));
     let mut interim = Head::new();
     interim.start_response(102);
@@ -393,7 +393,7 @@ fn interim_answers_without_end_are_cut_off() {
 #[test]
 fn rfc9113_8_1_no_error_after_an_answer_keeps_it() {
     let mut pair = Pair::new(Config::default());
-    let id = pair.ask(b"POST", false);
+    let id = pair.send_request(b"POST", false);
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { .. })));
     pair.server.send_head(id, &ok(), true);
     pair.server.release(id);
@@ -401,7 +401,7 @@ fn rfc9113_8_1_no_error_after_an_answer_keeps_it() {
     pair.at_client(|event, _| {
         seen.push(match event {
             Event::Head { end: true, .. } => "answer",
-            Event::Reset { code: Code::NoError, by: ResetBy::Peer, .. } => "reset",
+            Event::Reset { code: Code::NoError, reset_by: ResetBy::Peer, .. } => "reset",
             event => panic!("{event:?}"),
         });
     });
@@ -413,7 +413,7 @@ fn a_client_opens_only_what_the_server_takes() {
     let mut pair = Pair::new(Config { max_streams: 3, ..Config::default() });
     for _ in 0..3 {
         assert!(pair.client.can_open());
-        pair.ask(b"GET", true);
+        pair.send_request(b"GET", true);
     }
     assert!(!pair.client.can_open(), "our own limit");
     pair.client.release(1);

@@ -155,7 +155,7 @@ fn bombs_take_no_memory() {
     let bomb = [GET, &long, &[0xbe; 12_000]].concat();
     assert_eq!(peer.send(&headers(1, true, &bomb)), [ReceivedEvent::HeadTooLarge { stream: 1, end: true }]);
     assert!(peer.head.kept_bytes() <= 128 * 1024, "{}", peer.head.kept_bytes());
-    peer.answer(1);
+    peer.respond(1);
     peer.sent();
     assert!(peer.server.kept_bytes() < 64 * 1024, "{}", peer.server.kept_bytes());
     let crumbs = [GET, &[0x60, 1, b'c'], &[0xbe; 16_000]].concat();
@@ -165,8 +165,8 @@ fn bombs_take_no_memory() {
 #[test]
 fn an_idle_connection_is_small() {
     let peer = Peer::new();
-    let kept = peer.server.kept_bytes();
-    assert!(kept <= 1024, "{kept}");
+    let bytes = peer.server.kept_bytes();
+    assert!(bytes <= 1024, "{bytes}");
     let mut peer = peer;
     for number in 0..100 {
         peer.post(id(number));
@@ -178,7 +178,7 @@ fn an_idle_connection_is_small() {
         peer.sent();
     }
     peer.server.release_memory();
-    assert!(peer.server.kept_bytes() <= kept, "nothing entered a table: {}", peer.server.kept_bytes());
+    assert!(peer.server.kept_bytes() <= bytes, "nothing entered a table: {}", peer.server.kept_bytes());
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_browser_that_cancels_a_page_now_and_then_is_never_warned() {
             let stream = id(page * 60 + number);
             peer.get(stream);
             if number % 2 == 0 {
-                peer.answer(stream);
+                peer.respond(stream);
             } else {
                 peer.send(&reset(stream, 8));
                 peer.server.release(stream);

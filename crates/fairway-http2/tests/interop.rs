@@ -47,13 +47,13 @@ async fn serve(mut stream: DuplexStream, config: Config) {
             match event {
                 Event::NeedMore => break,
                 Event::Head { stream, end, .. } => {
-                    let mut answer = Head::new();
-                    answer.start_response(200);
-                    answer.append(b"x-target", head.target());
+                    let mut response = Head::new();
+                    response.start_response(200);
+                    response.append(b"x-target", head.target());
                     for field in head.fields() {
-                        answer.append(&[b"echo-", field.name].concat(), field.value);
+                        response.append(&[b"echo-", field.name].concat(), field.value);
                     }
-                    assert!(server.send_head(stream, &answer, false));
+                    assert!(server.send_head(stream, &response, false));
                     bodies.insert(stream, Outgoing::default());
                     ready.extend(end.then_some(stream));
                 }
@@ -79,10 +79,10 @@ async fn serve(mut stream: DuplexStream, config: Config) {
         if !ready.is_empty() && ready.iter().any(|stream| server.room(*stream) > 0) {
             continue;
         }
-        let mut piece = [0; 7000];
-        match stream.read(&mut piece).await {
+        let mut chunk = [0; 7000];
+        match stream.read(&mut chunk).await {
             Ok(0) | Err(_) => return,
-            Ok(count) => input.extend_from_slice(&piece[..count]),
+            Ok(count) => input.extend_from_slice(&chunk[..count]),
         }
     }
 }
@@ -101,9 +101,9 @@ fn send(server: &mut Server, stream: u32, outgoing: &mut Outgoing) -> bool {
 async fn body_of(mut body: h2::RecvStream) -> (Vec<u8>, Option<http::HeaderMap>) {
     let mut bytes = Vec::new();
     while let Some(piece) = body.data().await {
-        let piece = piece.unwrap();
-        body.flow_control().release_capacity(piece.len()).unwrap();
-        bytes.extend_from_slice(&piece);
+        let chunk = piece.unwrap();
+        body.flow_control().release_capacity(chunk.len()).unwrap();
+        bytes.extend_from_slice(&chunk);
     }
     (bytes, body.trailers().await.unwrap())
 }
@@ -112,8 +112,8 @@ async fn send_all(mut stream: h2::SendStream<Bytes>, mut body: Bytes) {
     while !body.is_empty() {
         stream.reserve_capacity(body.len());
         let capacity = std::future::poll_fn(|context| stream.poll_capacity(context)).await.unwrap().unwrap();
-        let piece = body.split_to(capacity.min(body.len()));
-        stream.send_data(piece, false).unwrap();
+        let chunk = body.split_to(capacity.min(body.len()));
+        stream.send_data(chunk, false).unwrap();
     }
     stream.send_data(Bytes::new(), true).unwrap();
 }
@@ -144,8 +144,8 @@ async fn the_h2_crate_is_served() {
             client = client.ready().await.unwrap();
             let (answer, stream) = client.send_request(request(number), false).unwrap();
             tokio::spawn(send_all(stream, body.clone().into()));
-            let answer = answer.await.unwrap();
-            assert_eq!(answer.status(), 200);
+            let response = answer.await.unwrap();
+            assert_eq!(response.status(), 200);
             let expected: Fields = [
                 ("echo-accept", "*/*"),
                 ("echo-cookie", "a=1; b=2"),
@@ -156,8 +156,8 @@ async fn the_h2_crate_is_served() {
             ]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();
-            assert_eq!(of_map(answer.headers()), expected);
-            let (back, trailers) = body_of(answer.into_body()).await;
+            assert_eq!(of_map(response.headers()), expected);
+            let (back, trailers) = body_of(response.into_body()).await;
             assert!(back == body, "{} of {} bytes came back", back.len(), body.len());
             assert_eq!(of_map(&trailers.unwrap()), [("x-end".to_owned(), "yes".to_owned())]);
         }
@@ -172,11 +172,11 @@ async fn h2_server(stream: DuplexStream) {
     let mut connection = h2::server::handshake(stream).await.unwrap();
     while let Some(Ok((request, mut respond))) = connection.accept().await {
         tokio::spawn(async move {
-            let mut answer = Response::builder().status(201).header("x-path", request.uri().path());
+            let mut response = Response::builder().status(201).header("x-path", request.uri().path());
             for (name, value) in of_map(request.headers()) {
-                answer = answer.header(name, value);
+                response = response.header(name, value);
             }
-            let stream = respond.send_response(answer.body(()).unwrap(), false).unwrap();
+            let stream = respond.send_response(response.body(()).unwrap(), false).unwrap();
             let (body, _) = body_of(request.into_body()).await;
             send_all(stream, body.into()).await;
         });
@@ -194,7 +194,7 @@ async fn the_h2_crate_is_asked() {
         );
         for number in 0..30usize {
             let body: Vec<u8> = (0..number * 5_000).map(|at| (at % 251) as u8).collect();
-            let (answer, back) = ask(&mut client, &mut ours, number, &body).await;
+            let (answer, back) = send_request(&mut client, &mut ours, number, &body).await;
             assert_eq!(answer.status(), 201);
             let expected = [("x-number", number.to_string()), ("x-path", format!("/y/{number}"))];
             assert_eq!(fields(&answer), expected.map(|(name, value)| (name.to_owned(), value)));
@@ -204,7 +204,12 @@ async fn the_h2_crate_is_asked() {
 }
 
 /// One request and its response.
-async fn ask(client: &mut Client, stream: &mut DuplexStream, number: usize, body: &[u8]) -> (Head, Vec<u8>) {
+async fn send_request(
+    client: &mut Client,
+    stream: &mut DuplexStream,
+    number: usize,
+    body: &[u8],
+) -> (Head, Vec<u8>) {
     let mut head = Head::new();
     head.start_request(b"PUT", format!("/y/{number}").as_bytes());
     head.append(b"Host", b"a.example");
@@ -244,9 +249,9 @@ async fn ask(client: &mut Client, stream: &mut DuplexStream, number: usize, body
         if !client.pending().is_empty() || (!ended && client.room(id) > 0) {
             continue;
         }
-        let mut piece = [0; 9000];
-        let count = stream.read(&mut piece).await.unwrap();
+        let mut chunk = [0; 9000];
+        let count = stream.read(&mut chunk).await.unwrap();
         assert!(count > 0, "the server stays");
-        input.extend_from_slice(&piece[..count]);
+        input.extend_from_slice(&chunk[..count]);
     }
 }

@@ -50,9 +50,9 @@ fn a_stream_is_reset_without_error_a_second_after_its_answer() {
 #[test]
 fn what_still_comes_is_dropped_and_fills_only_the_window_of_the_stream() {
     let mut peer = refused(8);
-    let piece = data(1, false, &[0; 16 * 1024]);
+    let chunk = data(1, false, &[0; 16 * 1024]);
     for _ in 0..WINDOW / (16 * 1024) {
-        assert_eq!(peer.send(&piece), []);
+        assert_eq!(peer.send(&chunk), []);
     }
     let sent = peer.sent();
     assert!(updates(&sent).iter().all(|(stream, _)| *stream == 0), "the connection's only: {sent:?}");
@@ -120,7 +120,7 @@ fn a_stream_that_lingers_counts_for_the_client() {
     assert_eq!(resets(&peer.sent()), [(5, Code::Refused)]);
     assert_eq!(peer.send(&data(1, true, b"")), []);
     peer.get(7);
-    peer.answer(7);
+    peer.respond(7);
     assert_eq!(at(&mut peer, SECOND), [(3, Code::NoError)]);
 }
 

@@ -20,7 +20,7 @@ fn waiting(window: u32) -> Peer {
 }
 
 fn given_up(stream: u32) -> Option<Event<'static>> {
-    Some(Event::Reset { stream, code: Code::Cancel, by: ResetBy::Us("window_closed") })
+    Some(Event::Reset { stream, code: Code::Cancel, reset_by: ResetBy::Us("window_closed") })
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn a_connection_whose_window_stays_closed_is_ended() {
     assert_eq!(peer.server.next_turn(peer.now), None);
     assert_eq!(peer.server.deadline(), Some(31 * SECOND));
     peer.sent();
-    let came = peer.server.handle_timeout(31 * SECOND);
-    assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "connection_window_closed"));
+    let events = peer.server.handle_timeout(31 * SECOND);
+    assert!(matches!(events, Some(Event::Closed(fault)) if fault.rule == "connection_window_closed"));
     assert_eq!(goodbyes(&peer.sent()), [(1, Code::EnhanceYourCalm)]);
     assert_eq!((peer.server.deadline(), peer.server.is_done()), (None, true));
 }
@@ -140,19 +140,19 @@ fn silence_with_open_streams_is_asked_about() {
     peer.sent();
     assert_eq!(peer.server.deadline(), Some(65 * SECOND));
     assert_eq!(peer.server.handle_timeout(65 * SECOND), None);
-    let asked = peer.sent();
-    assert!(matches!(&asked[..], [frame] if frame.kind == FrameKind::Ping && frame.flags == 0));
+    let ping = peer.sent();
+    assert!(matches!(&ping[..], [frame] if frame.kind == FrameKind::Ping && frame.flags == 0));
     assert_eq!(peer.server.deadline(), Some(80 * SECOND));
     peer.now = 70 * SECOND;
     assert_eq!(
-        peer.send(&frame(FrameKind::Ping, FLAG_ACK, 0, &asked[0].payload)),
+        peer.send(&frame(FrameKind::Ping, FLAG_ACK, 0, &ping[0].payload)),
         [],
         "nothing for the owner"
     );
     assert_eq!(peer.server.deadline(), Some(130 * SECOND));
     assert_eq!(peer.server.handle_timeout(130 * SECOND), None);
-    let came = peer.server.handle_timeout(145 * SECOND);
-    assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "silence"), "{came:?}");
+    let events = peer.server.handle_timeout(145 * SECOND);
+    assert!(matches!(events, Some(Event::Closed(fault)) if fault.rule == "silence"), "{events:?}");
     assert_eq!(goodbyes(&peer.sent()), [(1, Code::NoError)]);
 }
 
@@ -173,8 +173,8 @@ fn a_field_block_that_never_ends_is_awaited_for_as_long_as_a_head() {
         peer.send(&frame(FrameKind::Continuation, 0, 1, &[0x84; 1024]));
         assert_eq!(peer.server.deadline(), Some(11 * SECOND));
     }
-    let came = peer.server.handle_timeout(11 * SECOND);
-    assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "head_timeout"), "{came:?}");
+    let events = peer.server.handle_timeout(11 * SECOND);
+    assert!(matches!(events, Some(Event::Closed(fault)) if fault.rule == "head_timeout"), "{events:?}");
     assert_eq!(goodbyes(&peer.sent()), [(0, Code::EnhanceYourCalm)]);
     assert_eq!((peer.server.deadline(), peer.server.is_done()), (None, true));
 }
@@ -193,13 +193,13 @@ fn a_frame_with_a_field_block_that_stops_in_its_middle_is_awaited_as_long() {
         assert_eq!(peer.server.deadline(), Some(69 * SECOND), "silence, and nothing else");
     }
     peer.send(&whole[..9]);
-    let came = peer.server.handle_timeout(10 * SECOND);
-    assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "head_timeout"), "{came:?}");
+    let events = peer.server.handle_timeout(10 * SECOND);
+    assert!(matches!(events, Some(Event::Closed(fault)) if fault.rule == "head_timeout"), "{events:?}");
 }
 
 #[test]
 fn a_client_asks_as_well() {
-    let timeouts = Timeouts { silence: 1_000, answer: 100, ..Timeouts::default() };
+    let timeouts = Timeouts { silence: 1_000, response: 100, ..Timeouts::default() };
     let mut client = Client::new(Config { timeouts, ..Config::default() }, 0);
     let mut head = Head::new();
     assert!(matches!(client.receive(0, &settings(&[]), &mut head), (_, Event::Settings)));

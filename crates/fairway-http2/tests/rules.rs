@@ -146,12 +146,12 @@ fn s5_1_nothing_but_control_follows_the_end_of_a_stream() {
 fn s5_1_a_stream_that_is_over_takes_nothing() {
     for bytes in [data(1, true, b"x"), headers(1, true, GET)] {
         let mut peer = getting();
-        peer.answer(1);
+        peer.respond(1);
         peer.sent();
         connection_error(&mut peer, &bytes, Code::StreamClosed);
     }
     let mut peer = getting();
-    peer.answer(1);
+    peer.respond(1);
     peer.sent();
     ignored(&mut peer, &[window_update(1, 0), reset(1, 8)].concat());
 }
@@ -204,7 +204,7 @@ fn s5_1_2_too_many_streams_are_refused() {
     peer.get(1);
     peer.get(3);
     stream_error(&mut peer, &headers(5, true, GET), 5, Code::Refused);
-    peer.answer(1);
+    peer.respond(1);
     peer.get(7);
 }
 
@@ -351,9 +351,9 @@ fn s6_8_the_server_goes_in_two_steps() {
     assert_eq!(goodbyes(&peer.sent()), [(5, Code::NoError)]);
     ignored(&mut peer, &[headers(7, false, GET), data(7, true, b"x")].concat());
     assert!(!peer.server.is_done());
-    peer.answer(1);
-    peer.answer(3);
-    peer.answer(5);
+    peer.respond(1);
+    peer.respond(3);
+    peer.respond(5);
     assert!(peer.server.is_done());
 }
 
@@ -500,7 +500,7 @@ fn a_head_that_is_too_large_is_reported_and_the_table_stays_in_step() {
     let block = [GET, &long, &[0xbe; 9]].concat();
     let mut peer = Peer::new();
     assert_eq!(peer.send(&headers(1, true, &block)), [ReceivedEvent::HeadTooLarge { stream: 1, end: true }]);
-    peer.answer(1);
+    peer.respond(1);
     let seen = peer.send(&headers(3, true, &[GET, &[0xbe]].concat()));
     assert!(matches!(&seen[..], [ReceivedEvent::Head { fields: 2, .. }]), "{seen:?}");
 }

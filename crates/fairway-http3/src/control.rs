@@ -35,7 +35,7 @@ pub(crate) struct ControlStream {
 #[derive(Debug)]
 struct OpenFrame {
     kind: FrameKind,
-    left: u64,
+    bytes_left: u64,
     payload: Vec<u8>,
 }
 
@@ -49,16 +49,16 @@ impl ControlStream {
         loop {
             let Some(frame) = &mut self.frame else {
                 let Some((kind, length, _)) = self.header.take(input) else { return Ok(None) };
-                self.begin(kind, length, shared)?;
+                self.begin_frame(kind, length, shared)?;
                 continue;
             };
-            let taken = usize::try_from(frame.left).map_or(input.len(), |left| left.min(input.len()));
+            let taken = usize::try_from(frame.bytes_left).map_or(input.len(), |left| left.min(input.len()));
             let bytes = input.split_to(taken);
-            frame.left -= taken as u64;
+            frame.bytes_left -= taken as u64;
             if frame.kind != FrameKind::Unknown {
                 frame.payload.extend_from_slice(&bytes);
             }
-            if frame.left > 0 {
+            if frame.bytes_left > 0 {
                 return Ok(None);
             }
             if let Some(frame) = self.frame.take()
@@ -70,7 +70,12 @@ impl ControlStream {
     }
 
     /// Checks the type and length of a frame before its payload is buffered.
-    fn begin(&mut self, kind: FrameKind, length: u64, shared: &mut ConnectionShared) -> Result<(), Fault> {
+    fn begin_frame(
+        &mut self,
+        kind: FrameKind,
+        length: u64,
+        shared: &mut ConnectionShared,
+    ) -> Result<(), Fault> {
         // "If the first frame of the control stream is any other frame type, this MUST be treated as a connection error of type
         // H3_MISSING_SETTINGS" (RFC 9114 §6.2.1).
         if !self.has_settings && kind != FrameKind::Settings {
@@ -92,7 +97,7 @@ impl ControlStream {
         if self.has_settings {
             shared.charge(Weight::Light, "control_frames")?;
         }
-        self.frame = Some(OpenFrame { kind, left: length, payload: Vec::new() });
+        self.frame = Some(OpenFrame { kind, bytes_left: length, payload: Vec::new() });
         Ok(())
     }
 

@@ -49,7 +49,7 @@ pub enum Event {
         /// The code that was received or sent.
         code: Code,
         /// Who reset it, and why.
-        by: ResetBy,
+        reset_by: ResetBy,
     },
     /// The client changed the priority of the response (RFC 9218 §7.2).
     Priority {

@@ -118,7 +118,7 @@ fn read_header(input: &[u8]) -> Option<(FrameKind, u64, usize)> {
 }
 
 /// Encodes a frame. QUIC keeps it until it is acknowledged, so it has no spare capacity.
-pub(crate) fn whole(number: u8, payload: &[u8]) -> Bytes {
+pub(crate) fn complete_frame(number: u8, payload: &[u8]) -> Bytes {
     let length = payload.len() as u64;
     let mut frame = Vec::with_capacity(1 + varint::size(length) + payload.len());
     frame.push(number);
@@ -131,7 +131,7 @@ pub(crate) fn whole(number: u8, payload: &[u8]) -> Bytes {
 pub(crate) fn go_away(id: u64) -> Bytes {
     let mut payload = Vec::with_capacity(8);
     varint::write(id, &mut payload);
-    whole(GOAWAY, &payload)
+    complete_frame(GOAWAY, &payload)
 }
 
 #[cfg(test)]

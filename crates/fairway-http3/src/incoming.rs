@@ -242,9 +242,9 @@ impl Incoming {
         if let Some(next) = self.fill(quic, id, max_bytes)? {
             return Ok(Err(next));
         }
-        let piece = self.pending.split_to(self.in_frame().min(max_bytes));
-        self.frame_left -= piece.len() as u64;
-        Ok(Ok(piece))
+        let chunk = self.pending.split_to(self.in_frame().min(max_bytes));
+        self.frame_left -= chunk.len() as u64;
+        Ok(Ok(chunk))
     }
 
     /// Whether input is buffered.

@@ -29,7 +29,7 @@ pub(crate) struct Outgoing {
     /// Whether the last write was refused: QUIC reports when that changes.
     blocked: bool,
     /// Whether the owner had more bytes than were accepted.
-    wanted: bool,
+    wants_to_send: bool,
     /// Whether the stream accepts nothing any more.
     dead: bool,
     /// Whether the stream ends once nothing is pending.
@@ -47,7 +47,7 @@ impl Outgoing {
         Outgoing {
             sent: SendState::Nothing,
             blocked: false,
-            wanted: false,
+            wants_to_send: false,
             dead: false,
             ends: false,
             sent_at: 0,
@@ -87,9 +87,9 @@ impl Outgoing {
     pub(crate) fn data(&mut self, quic: &mut Connection, id: StreamId, data: &[u8], now: u64) -> usize {
         let mut taken = 0;
         while taken < data.len() && self.room() > 0 {
-            taken += self.piece(quic, id, &data[taken..]);
+            taken += self.write_chunk(quic, id, &data[taken..]);
         }
-        self.wanted = taken < data.len();
+        self.wants_to_send = taken < data.len();
         if taken > 0 {
             self.sent_at = now;
         }
@@ -97,17 +97,18 @@ impl Outgoing {
     }
 
     /// Sends one part of a body, with a DATA frame header unless it continues a frame.
-    fn piece(&mut self, quic: &mut Connection, id: StreamId, data: &[u8]) -> usize {
+    fn write_chunk(&mut self, quic: &mut Connection, id: StreamId, data: &[u8]) -> usize {
         let is_new = self.data_left == 0;
         if is_new {
             self.data_left = data.len().min(PIECE);
         }
-        let piece = &data[..data.len().min(self.data_left)];
-        let mut bytes = if is_new { frame::whole(frame::DATA, piece) } else { Bytes::copy_from_slice(piece) };
+        let chunk = &data[..data.len().min(self.data_left)];
+        let mut bytes =
+            if is_new { frame::complete_frame(frame::DATA, chunk) } else { Bytes::copy_from_slice(chunk) };
         self.write(quic, id, &mut bytes);
         // The rest of the header is queued; the rest of the data stays with the owner.
-        self.waiting = bytes.split_to(bytes.len().saturating_sub(piece.len()));
-        let taken = piece.len() - bytes.len();
+        self.waiting = bytes.split_to(bytes.len().saturating_sub(chunk.len()));
+        let taken = chunk.len() - bytes.len();
         self.data_left -= taken;
         taken
     }
@@ -123,7 +124,7 @@ impl Outgoing {
     pub(crate) fn unblock(&mut self, quic: &mut Connection, id: StreamId) -> bool {
         self.blocked = false;
         self.flush(quic, id);
-        self.room() > 0 && std::mem::take(&mut self.wanted)
+        self.room() > 0 && std::mem::take(&mut self.wants_to_send)
     }
 
     pub(crate) fn flush(&mut self, quic: &mut Connection, id: StreamId) {
@@ -158,7 +159,7 @@ impl Outgoing {
     /// Drops everything: nothing can be sent any more.
     pub(crate) fn die(&mut self) {
         self.dead = true;
-        self.wanted = false;
+        self.wants_to_send = false;
         self.waiting = Bytes::new();
     }
 }

@@ -93,7 +93,7 @@ impl Requests {
     }
 
     /// Releases memory if there are no records.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         if self.count == 0 {
             *self = Requests::default();
         }
@@ -152,7 +152,7 @@ mod tests {
         for slot in 0..3 {
             requests.remove(slot);
         }
-        requests.rest();
+        requests.release_memory();
         assert_eq!((requests.len(), requests.kept_bytes()), (0, 0));
     }
 }

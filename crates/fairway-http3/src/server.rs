@@ -34,7 +34,7 @@ pub struct Server {
     /// Streams that QUIC accepts data for again, and whose owner was not told yet.
     sendable: Vec<StreamId>,
     /// The stream that was last reported as writable, until it sends or `poll` has nothing more to report.
-    turn: Option<StreamId>,
+    last_served: Option<StreamId>,
     /// Events caused by calls other than `poll`.
     events: VecDeque<Event>,
     /// A connection error that `poll` will report.
@@ -81,7 +81,7 @@ impl Server {
             local: LocalStreams::new(&config),
             unidirectional: ClientUniStreams::default(),
             sendable: Vec::new(),
-            turn: None,
+            last_served: None,
             events: VecDeque::new(),
             fault: None,
             state: ConnectionState::Open,
@@ -132,16 +132,16 @@ impl Server {
     }
 
     /// Takes a peer event for metrics, one per call.
-    pub fn noted(&mut self) -> Option<PeerEvent> {
-        self.shared.notes.take()
+    pub fn next_peer_event(&mut self) -> Option<PeerEvent> {
+        self.shared.peer_events.take()
     }
 
     /// Releases the memory that only streams need, if there are none.
-    pub fn rest(&mut self) {
-        self.requests.rest();
+    pub fn release_memory(&mut self) {
+        self.requests.release_memory();
         self.sendable.shrink_to_fit();
-        self.shared.notes.release_memory();
-        self.shared.qpack.rest();
+        self.shared.peer_events.release_memory();
+        self.shared.qpack.release_memory();
         self.shared.section = Vec::new();
     }
 

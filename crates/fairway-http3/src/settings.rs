@@ -71,7 +71,7 @@ pub(crate) fn frame(config: &Config) -> Bytes {
     if config.extended_connect {
         setting(ENABLE_CONNECT_PROTOCOL, 1);
     }
-    frame::whole(frame::SETTINGS, &payload)
+    frame::complete_frame(frame::SETTINGS, &payload)
 }
 
 #[cfg(test)]

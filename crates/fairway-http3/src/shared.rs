@@ -17,7 +17,7 @@ const INSTRUCTIONS_PER_REQUEST: u32 = 64;
 pub(crate) struct ConnectionShared {
     pub(crate) config: Config,
     pub(crate) qpack: Decoder,
-    pub(crate) notes: PeerEvents,
+    pub(crate) peer_events: PeerEvents,
     /// A buffer for field sections to be sent.
     pub(crate) section: Vec<u8>,
     pub(crate) account: Account,
@@ -38,7 +38,7 @@ impl ConnectionShared {
         ConnectionShared {
             config,
             qpack: Decoder::new(config.qpack_table as usize),
-            notes: PeerEvents::default(),
+            peer_events: PeerEvents::default(),
             section: Vec::new(),
             account: Account::default(),
             free_instructions: FREE_INSTRUCTIONS,

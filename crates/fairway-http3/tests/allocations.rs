@@ -49,7 +49,7 @@ fn per_request(mut serve: impl FnMut(&mut Pair)) -> f64 {
 
 /// Transfers the bytes of an HTTP/3 response.
 fn serve_raw(pair: &mut Pair, head: &[u8], data: &[u8]) {
-    let (_, quic) = pair.both();
+    let (_, quic) = pair.both_mut();
     loop {
         while let Some(id) = quic.streams().accept(Dir::Bi) {
             let mut stream = quic.recv_stream(id);
@@ -69,7 +69,7 @@ fn serve_raw(pair: &mut Pair, head: &[u8], data: &[u8]) {
 
 fn serve_http3(pair: &mut Pair, head: &mut Head, response: &Head) {
     let now = pair.now;
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     while let Some(event) = server.poll(now, quic, head) {
         let Event::Head { stream, end: true, .. } = event else { panic!("{event:?}") };
         server.send_head(quic, stream, response, false);

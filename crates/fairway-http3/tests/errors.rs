@@ -260,9 +260,9 @@ fn run(&(name, steps, expect): &Case, config: Config, at_once: bool) {
         Closed(code) => {
             let (number, reason) = closed.unwrap_or_else(|| panic!("not closed: {context}"));
             assert_eq!(number, code.number(), "{context}: {reason}");
-            let note = pair.server.noted().expect("it was noted");
+            let note = pair.server.next_peer_event().expect("it was noted");
             let noted: Vec<_> =
-                std::iter::once(note).chain(std::iter::from_fn(|| pair.server.noted())).collect();
+                std::iter::once(note).chain(std::iter::from_fn(|| pair.server.next_peer_event())).collect();
             let is_noted = |note: &fairway_http3::PeerEvent| {
                 note.kind == PeerEventKind::ConnectionFault && note.reason == reason
             };

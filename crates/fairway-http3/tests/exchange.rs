@@ -30,7 +30,7 @@ fn a_request_becomes_a_head_and_its_response_frames() {
     assert_eq!(pair.heads[0].1, ["GET /", "Host: a"]);
     assert_eq!(pair.server.slot(id), Some(0));
     let head = response(200, &[("Server", "x"), ("Connection", "close"), ("Content-Length", "5")]);
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     assert_eq!(server.room(id), 0, "no body before a head");
     assert!(server.send_head(quic, id, &response(103, &[("Link", "</a>")]), false) > 0);
     let bytes = server.send_head(quic, id, &head, false);
@@ -54,7 +54,7 @@ fn a_request_becomes_a_head_and_its_response_frames() {
         ]
     );
     assert!(bytes > 10 && bytes < seen.bytes.len());
-    assert!(pair.server.noted().is_none());
+    assert!(pair.server.next_peer_event().is_none());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn many_small_frames_are_read_together() {
     pair.write(other, &bytes);
     pair.drive();
     let mut head = fairway_http::Head::new();
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     let read = server.read_body(quic, other, 1_000, &mut head);
     assert!(matches!(read, fairway_http3::BodyRead::Bytes(bytes) if bytes.len() > 200));
     assert_eq!(serve::read(&mut pair, id, 10).bytes, b"a");
@@ -105,7 +105,7 @@ fn a_large_response_follows_the_client_s_window() {
     pair.drive();
     pair.client_reads = false;
     let all: Vec<u8> = (0..300_000u32).map(|at| at as u8).collect();
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.send_head(quic, id, &response(200, &[]), false);
     let mut sent = server.send_data(quic, id, &all);
     assert!(sent > 4_000 && sent < 5_000, "{sent}");
@@ -119,12 +119,12 @@ fn a_large_response_follows_the_client_s_window() {
         pair.drive();
         let events = pair.take_events();
         assert!(matches!(events[..], [Event::Writable { stream }] if stream == id), "{events:?}");
-        let (server, quic) = pair.both();
+        let (server, quic) = pair.both_mut();
         sent += server.send_data(quic, id, &all[sent..]);
         rounds += 1;
         assert!(rounds < 200);
     }
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.finish(quic, id);
     server.release(quic, id);
     pair.drive();
@@ -140,7 +140,7 @@ fn a_head_that_has_no_room_waits_with_the_end_and_is_delivered_after_release() {
     pair.drive();
     pair.client_reads = false;
     let value = "v".repeat(2_000);
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     let bytes = server.send_head(quic, id, &response(200, &[("x", &value)]), true);
     assert!(bytes > 2_000);
     assert_eq!(server.room(id), 0);
@@ -254,5 +254,5 @@ fn a_client_s_go_away_is_reported() {
     pair.write(control, &hex::bytes("07 01 00"));
     pair.drive();
     assert!(matches!(pair.take_events()[..], [Event::GoAway]));
-    assert_eq!(pair.server.noted().map(|note| note.kind), Some(PeerEventKind::GoAwayReceived));
+    assert_eq!(pair.server.next_peer_event().map(|note| note.kind), Some(PeerEventKind::GoAwayReceived));
 }

@@ -25,7 +25,7 @@ const PRIORITY_REQUEST: &str = "01 16 00 00 d1 d7 c1 50 01 61 27 01 70 72 69 6f 
 
 /// The kinds and reasons of the peer events that the server has recorded since the last call.
 fn take_peer_events(pair: &mut Pair) -> Vec<(PeerEventKind, &'static str)> {
-    std::iter::from_fn(|| pair.server.noted()).map(|event| (event.kind, event.reason)).collect()
+    std::iter::from_fn(|| pair.server.next_peer_event()).map(|event| (event.kind, event.reason)).collect()
 }
 
 #[test]
@@ -39,13 +39,13 @@ fn a_reset_by_the_client_is_reported_once_and_both_directions_end() {
     pair.stop(id, 0x10c);
     pair.drive();
     let events = pair.take_events();
-    let [Event::Reset { stream, code: Code::RequestCancelled, by: ResetBy::Peer }] = events[..] else {
+    let [Event::Reset { stream, code: Code::RequestCancelled, reset_by: ResetBy::Peer }] = events[..] else {
         panic!("{events:?}")
     };
     assert_eq!((stream, pair.server.open_streams()), (id, 1));
     assert!(serve::read(&mut pair, id, 10).broken);
     assert_eq!(take_peer_events(&mut pair), [(PeerEventKind::Reset, "request_cancelled")]);
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     assert_eq!(server.send_head(quic, id, &response(200, &[]), false), 0);
     server.release(quic, id);
     assert_eq!(server.open_streams(), 0);
@@ -57,13 +57,13 @@ fn rfc9114_4_1_1_a_response_that_the_client_stops_is_reset() {
     let id = pair.request(&hex::bytes("GET"));
     pair.drive();
     pair.take_events();
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.send_head(quic, id, &response(200, &[]), false);
     pair.drive();
     pair.stop(id, 0x10c);
     pair.drive();
-    assert!(matches!(pair.take_events()[..], [Event::Reset { by: ResetBy::Peer, .. }]));
-    let (server, quic) = pair.both();
+    assert!(matches!(pair.take_events()[..], [Event::Reset { reset_by: ResetBy::Peer, .. }]));
+    let (server, quic) = pair.both_mut();
     assert_eq!(server.send_data(quic, id, b"more"), 0);
     server.release(quic, id);
 }
@@ -88,7 +88,7 @@ fn a_reset_after_a_complete_response_changes_nothing() {
     pair.write(id, &hex::bytes("POST 00 05 61"));
     pair.drive();
     pair.take_events();
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.send_head(quic, id, &response(200, &[]), true);
     pair.reset(id, 0x100);
     pair.drive();
@@ -102,7 +102,7 @@ fn a_response_that_is_released_unfinished_is_reset() {
     let mut pair = Pair::new(Config::default());
     let id = pair.request(&hex::bytes("GET"));
     pair.drive();
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.send_head(quic, id, &response(200, &[]), false);
     server.release(quic, id);
     pair.drive();
@@ -110,7 +110,7 @@ fn a_response_that_is_released_unfinished_is_reset() {
     let other = pair.open(Dir::Bi);
     pair.write(other, &hex::bytes("POST"));
     pair.drive();
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.reset(quic, other, Code::RequestRejected);
     assert_eq!(server.open_streams(), 1);
     server.release(quic, other);
@@ -133,7 +133,7 @@ fn a_head_over_a_limit_is_reported_and_the_rest_of_the_request_is_not_read() {
         let events = pair.take_events();
         assert!(matches!(events[..], [Event::HeadTooLarge { end: true, .. }]), "{request}: {events:?}");
         assert!(serve::read(&mut pair, id, 10).ended);
-        let (server, quic) = pair.both();
+        let (server, quic) = pair.both_mut();
         server.send_head(quic, id, &response(431, &[]), true);
         server.release(quic, id);
         pair.drive();
@@ -193,7 +193,7 @@ fn streams_beyond_the_limit_wait_in_quic_until_a_slot_is_released() {
     pair.drive();
     assert!(pair.take_events().is_empty());
     assert_eq!((pair.server.slot(third), pair.server.open_streams()), (None, 2));
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.release(quic, ids[1]);
     pair.drive();
     assert!(matches!(pair.take_events()[..], [Event::Head { stream, .. }] if stream == third));
@@ -205,7 +205,7 @@ fn rfc9114_5_2_going_away_takes_requests_until_the_last_goaway() {
     let mut pair = Pair::new(Config::default());
     let first = pair.request(&hex::bytes("GET"));
     pair.drive();
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     // The second call of each function must not send another GOAWAY.
     server.go_away(quic);
     server.go_away(quic);
@@ -216,7 +216,7 @@ fn rfc9114_5_2_going_away_takes_requests_until_the_last_goaway() {
         pair.received_unidirectional(0).ends_with(&[7, 8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfc])
     );
     assert_eq!(pair.take_events().len(), 2);
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.finish_go_away(quic);
     server.finish_go_away(quic);
     pair.drive();
@@ -236,7 +236,7 @@ fn rfc9114_5_2_going_away_takes_requests_until_the_last_goaway() {
     pair.drive();
     assert!(pair.received(second).finished && pair.server.is_done());
     let now = pair.now;
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.close(quic, now, Code::NoError, "drained");
     pair.drive();
     assert_eq!(pair.closed(), Some((0x100, "drained".to_owned())));

@@ -50,7 +50,7 @@ fn rapid_resets_are_warned_and_end_the_connection() {
         pair.take_events();
     });
     assert!((188..600).contains(&resets), "{resets}");
-    let notes: Vec<_> = std::iter::from_fn(|| pair.server.noted()).map(|note| note.kind).collect();
+    let notes: Vec<_> = std::iter::from_fn(|| pair.server.next_peer_event()).map(|note| note.kind).collect();
     assert!(
         notes.contains(&PeerEventKind::Warned) && notes.contains(&PeerEventKind::ConnectionFault),
         "{notes:?}"

@@ -28,12 +28,12 @@ struct Sender {
 
 impl Sender {
     fn send(&mut self, pair: &mut Pair) {
-        let (server, quic) = pair.both();
+        let (server, quic) = pair.both_mut();
         while self.sent < BODY {
-            let piece = vec![b'x'; (BODY - self.sent).min(10_000)];
-            let taken = server.send_data(quic, self.id, &piece);
+            let chunk = vec![b'x'; (BODY - self.sent).min(10_000)];
+            let taken = server.send_data(quic, self.id, &chunk);
             self.sent += taken;
-            if taken < piece.len() {
+            if taken < chunk.len() {
                 return;
             }
         }
@@ -47,7 +47,7 @@ fn serve(pair: &mut Pair, senders: &mut [Sender]) {
     let now = pair.now;
     loop {
         let mut ready = Vec::new();
-        let (server, quic) = pair.both();
+        let (server, quic) = pair.both_mut();
         while let Some(event) = server.poll(now, quic, &mut Head::new()) {
             let (Event::Head { stream, .. } | Event::Writable { stream }) = event else { continue };
             ready.push(stream);
@@ -94,15 +94,15 @@ fn ends(streams: &[(Option<&str>, Option<&'static str>)], send_window: u64) -> V
 #[test]
 fn rfc9218_10_the_most_urgent_and_what_is_not_incremental_is_sent_as_a_whole() {
     let none: (Option<&str>, Option<&'static str>) = (None, None);
-    let asked = |priority: &'static str| (Some(priority), None);
+    let request_with = |priority: &'static str| (Some(priority), None);
     for (streams, order) in [
-        (&[asked("u=5"), asked("u=1")][..], &[1, 0][..]),
-        (&[asked("u=4, i"), asked("u=4"), asked("u=0, i")], &[2, 1, 0]),
-        (&[asked("u=3"), asked(""), asked("u=3")], &[0, 1, 2]),
-        (&[asked("i"), asked("u=3")], &[1, 0]),
-        (&[none, asked("u=4"), asked("u=2")], &[2, 0, 1]),
+        (&[request_with("u=5"), request_with("u=1")][..], &[1, 0][..]),
+        (&[request_with("u=4, i"), request_with("u=4"), request_with("u=0, i")], &[2, 1, 0]),
+        (&[request_with("u=3"), request_with(""), request_with("u=3")], &[0, 1, 2]),
+        (&[request_with("i"), request_with("u=3")], &[1, 0]),
+        (&[none, request_with("u=4"), request_with("u=2")], &[2, 0, 1]),
         (&[none, (None, Some("u=2"))], &[1, 0]),
-        (&[asked("u=3"), (Some("u=5"), Some("u=1"))], &[1, 0]),
+        (&[request_with("u=3"), (Some("u=5"), Some("u=1"))], &[1, 0]),
     ] {
         for send_window in [10 << 20, 32 * 1024] {
             let ends = ends(streams, send_window);

@@ -19,7 +19,7 @@ fn a_decoder_reads_the_same_whatever_the_split() {
     for _ in 0..3_000 {
         let mut input = vec![random.u8(..)];
         for _ in 0..random.usize(0..12) {
-            let piece: Vec<u8> = match random.u8(0..6) {
+            let chunk: Vec<u8> = match random.u8(0..6) {
                 0 => hex::bytes("00 3f e1 03 c0 03 61 62 63 41 78 01 79 00 01"),
                 1 => hex::bytes("00 c0 02 61 62 82 01 63 20 3f 21 c1 00"),
                 2 => hex::bytes("01 02 00 80 d1 d7 c1 50 01 61 21 78 01 79"),
@@ -29,8 +29,8 @@ fn a_decoder_reads_the_same_whatever_the_split() {
                     std::iter::repeat_with(|| random.u8(..)).take(length).collect()
                 }
             };
-            input.extend([piece[0], piece.len() as u8 - 1]);
-            input.extend_from_slice(&piece[1..]);
+            input.extend([chunk[0], chunk.len() as u8 - 1]);
+            input.extend_from_slice(&chunk[1..]);
         }
         for _ in 0..random.usize(0..4) {
             let at = random.usize(0..input.len());

@@ -61,9 +61,9 @@ pub(crate) fn adapt(options: &Options, config: &mut Config) {
     let ServiceMaps { tcp, udp, .. } = &options.listeners.service_maps;
     let is_of =
         |origin: &Origin, map: &ObjectKey| (&map.namespace, &map.name) == (&origin.namespace, &origin.name);
-    let kept: Vec<_> =
+    let entries: Vec<_> =
         config.listeners.values().filter(|listener| *listener.origin.kind == *"ConfigMap").cloned().collect();
-    for listener in kept {
+    for listener in entries {
         let map = if listener.protocol == ListenerProtocol::Udp { udp } else { tcp };
         if map.as_ref().is_some_and(|map| is_of(&listener.origin, map)) {
             let bind = addresses(options, listener.public_port);
@@ -161,10 +161,12 @@ impl EntryReader<'_> {
     /// The flag that already uses a port.
     fn holder(&self, port: u16) -> Option<&str> {
         let Options { listeners, trust, .. } = self.inputs.options;
-        let own =
-            trust.external.own.conflicting_listener(self.protocol, &addresses(self.inputs.options, port));
+        let own = trust
+            .external
+            .own_addresses
+            .conflicting_listener(self.protocol, &addresses(self.inputs.options, port));
         let reserved = || listeners.service_maps.reserved.iter().find(|it| it.has(port, self.protocol));
-        own.map(|own| own.flag).or_else(|| reserved().map(|taken| &*taken.by))
+        own.map(|own| own.flag).or_else(|| reserved().map(|taken| &*taken.reserved_by))
     }
 
     fn served(self, entry: &ServiceMapEntry, backend: BackendRef, origin: &Origin) -> ServedPort {
@@ -204,7 +206,7 @@ impl EntryReader<'_> {
         let BackendRef { service, port, .. } = backend;
         match error {
             ResolveError::NoService => ("missing-reference", format!("Service {service} does not exist")),
-            ResolveError::NoPort { known } => {
+            ResolveError::NoPort { known_names: known } => {
                 let name = self.protocol.name();
                 ("missing-reference", format!("Service {service} has no {name} port {port}; it has {known}"))
             }

@@ -5,12 +5,12 @@
 //! between hosts and backends, followed by the Gateway API changes from `fairway_gateway`: Gateways get the remaining
 //! ports.
 
+mod aliases;
 mod also_ingress;
 mod backends;
 mod certificates;
 mod claims;
 mod dependencies;
-mod further;
 mod gateways;
 mod globals;
 mod hosts;

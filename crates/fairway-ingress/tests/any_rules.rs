@@ -67,8 +67,8 @@ const PIECES: [&str; 44] = [
 ];
 
 fn rule() -> impl Strategy<Value = String> {
-    let piece = || proptest::sample::select(PIECES.as_slice());
-    let rule = (1u32..9, piece(), piece(), piece());
+    let chunk = || proptest::sample::select(PIECES.as_slice());
+    let rule = (1u32..9, chunk(), chunk(), chunk());
     rule.prop_map(|(id, variable, operator, action)| {
         format!("SecRule ARGS|{variable} \"{operator}\" \"id:{id},{action}\"\n")
     })

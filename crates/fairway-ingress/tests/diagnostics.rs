@@ -207,15 +207,15 @@ fn golden() -> PathBuf {
 }
 
 fn golden_cases() -> CausedDiagnostics {
-    let mut said = CausedDiagnostics::default();
+    let mut diagnostics = CausedDiagnostics::default();
     let entries = fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().path());
     let cases: Vec<_> = entries.filter(|path| path.is_dir()).collect();
     assert!(cases.len() >= 78, "only {} cases", cases.len());
     for case in cases {
         let scene = scene(&fs::read_to_string(case.join("in.yaml")).unwrap());
-        said.note(&scene.resources, &scene.options, case.file_name().unwrap().to_str().unwrap());
+        diagnostics.note(&scene.resources, &scene.options, case.file_name().unwrap().to_str().unwrap());
     }
-    said
+    diagnostics
 }
 
 /// Options for unsupported protection.
@@ -226,35 +226,39 @@ fn closing(unsupported_protection: UnsupportedProtection) -> HostOptions {
 /// Diagnostics of one annotation with all values, alone and with its companions.
 fn annotation(name: &str) -> CausedDiagnostics {
     let beside: Vec<_> = COMPANIONS.iter().filter(|(start, _)| name.starts_with(start)).collect();
-    let mut said = CausedDiagnostics::default();
+    let mut diagnostics = CausedDiagnostics::default();
     for protection in [UnsupportedProtection::Closed, UnsupportedProtection::Ignored] {
         let options = Options { hosts: closing(protection), ..Options::default() };
         for value in VALUES {
             let mut annotations: BTreeMap<&str, &str> =
                 beside.iter().flat_map(|(_, companions)| companions.iter().copied()).collect();
             annotations.insert(name, value);
-            said.note(&resources(&annotations, None), &options, &format!("{value:?}"));
+            diagnostics.note(&resources(&annotations, None), &options, &format!("{value:?}"));
             if !beside.is_empty() {
-                said.note(&resources(&[(name, *value)].into(), None), &options, &format!("{value:?} alone"));
+                diagnostics.note(
+                    &resources(&[(name, *value)].into(), None),
+                    &options,
+                    &format!("{value:?} alone"),
+                );
             }
         }
     }
-    said
+    diagnostics
 }
 
 /// Diagnostics of one key with all values.
 fn setting(key: &str) -> CausedDiagnostics {
-    let mut said = CausedDiagnostics::default();
+    let mut diagnostics = CausedDiagnostics::default();
     let configmap = Some(ObjectKey::new("default", "settings"));
     let protected = [("allowlist-source-range", "10.0.0.0/8")].into();
     for protection in [UnsupportedProtection::Closed, UnsupportedProtection::Ignored] {
         let options =
             Options { configmap: configmap.clone(), hosts: closing(protection), ..Options::default() };
         for value in VALUES {
-            said.note(&resources(&protected, Some((key, value))), &options, &format!("{value:?}"));
+            diagnostics.note(&resources(&protected, Some((key, value))), &options, &format!("{value:?}"));
         }
     }
-    said
+    diagnostics
 }
 
 /// An Ingress with these annotations, and everything that it may reference.

@@ -37,7 +37,7 @@ fn text(translation: &Translation) -> String {
         .collect();
     let wanted: Map<String, Value> = translation
         .gateway
-        .wanted
+        .wanted_gateways
         .iter()
         .filter_map(|(key, it)| Some((key.to_string(), other_needs(it)?)))
         .collect();
@@ -62,7 +62,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn status_of(status: &ObjectStatus) -> Value {
-    match &status.own {
+    match &status.own_status {
         OwnStatus::Class(class) => conditions(&class.conditions),
         OwnStatus::Gateway(gateway) => {
             let addresses: Vec<_> = gateway.addresses.iter().map(|it| it.value.to_string()).collect();
@@ -188,8 +188,8 @@ fn rule(rule: &Rule, hostname_rank: u32) -> Value {
     if more.is_empty() { json!(line) } else { json!({line: more}) }
 }
 
-fn one_match(of: &Match) -> String {
-    let path = match &of.path {
+fn one_match(matched: &Match) -> String {
+    let path = match &matched.path {
         PathMatch::Exact(path) => format!("Exact {path}"),
         PathMatch::Prefix(path) => format!("Prefix {path}"),
         PathMatch::Regex { pattern, .. } => format!("Regex {pattern}"),
@@ -201,8 +201,8 @@ fn one_match(of: &Match) -> String {
         };
         fields.iter().map(one).collect()
     };
-    let method = of.method.as_ref().map(|method| format!(", {method}")).unwrap_or_default();
-    format!("{path}{method}{}{}", fields("header", &of.headers), fields("query", &of.query))
+    let method = matched.method.as_ref().map(|method| format!(", {method}")).unwrap_or_default();
+    format!("{path}{method}{}{}", fields("header", &matched.headers), fields("query", &matched.query))
 }
 
 fn share(share: &WeightedBackend) -> String {

@@ -179,8 +179,8 @@ fn route() -> impl Strategy<Value = Value> {
         |(at, kind, namespace, parents, host, backend, (path, filter))| {
             let mut rule = json!({"backendRefs": [backend]});
             if let Some(name) = filter.filter(|_| matches!(kind, "HTTPRoute" | "GRPCRoute")) {
-                let of = json!({"group": "fairway.dev", "kind": "HTTPRouteFilter", "name": name});
-                rule["filters"] = json!([{"type": "ExtensionRef", "extensionRef": of}]);
+                let reference = json!({"group": "fairway.dev", "kind": "HTTPRouteFilter", "name": name});
+                rule["filters"] = json!([{"type": "ExtensionRef", "extensionRef": reference}]);
             }
             if kind == "HTTPRoute" {
                 let kind = if path == "/(" { "RegularExpression" } else { "PathPrefix" };
@@ -250,7 +250,7 @@ fn import_or_slice() -> impl Strategy<Value = Value> {
     })
 }
 
-fn other() -> impl Strategy<Value = Value> {
+fn other_object() -> impl Strategy<Value = Value> {
     let kinds = vec![
         "HTTPRoute",
         "GRPCRoute",
@@ -373,7 +373,7 @@ fn policy() -> impl Strategy<Value = Value> {
     };
     let service = (0..2_u32, any::<bool>())
         .prop_map(|(at, section)| target("", "Service", &format!("v{at}"), section.then_some("web")));
-    let of = prop_oneof![
+    let filter_kinds = prop_oneof![
         (client, listening()).prop_map(|(spec, target)| ("ClientTrafficPolicy", spec, target)),
         (backend, service).prop_map(|(spec, target)| ("BackendTrafficPolicy", spec, target)),
         (extension, prop_oneof![listening(), route()]).prop_map(|(spec, target)| (
@@ -387,7 +387,7 @@ fn policy() -> impl Strategy<Value = Value> {
             target
         )),
     ];
-    (of, 0..3_u32, namespace()).prop_map(|((kind, mut spec, target), at, namespace)| {
+    (filter_kinds, 0..3_u32, namespace()).prop_map(|((kind, mut spec, target), at, namespace)| {
         spec["targetRefs"] = json!([target]);
         let metadata = metadata(namespace, &format!("q{at}"), at);
         json!({"apiVersion": "fairway.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec})
@@ -434,7 +434,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         3 => (set(), 0..3_u32).prop_map(|(value, status)| Edit::Set(with_status(value, status))),
         5 => route().prop_map(Edit::Set),
         2 => filter().prop_map(Edit::Set),
-        3 => other().prop_map(Edit::Set),
+        3 => other_object().prop_map(Edit::Set),
         3 => policy().prop_map(Edit::Set),
         2 => removal(),
         1 => Just(Edit::Remove(Kind::GatewayClass, ObjectKey::new("", "c0"))),
@@ -476,7 +476,7 @@ fn change(edit: &Edit) -> Change {
 fn options(fixed: bool) -> Options {
     let mut options = Options::default();
     if fixed {
-        options.gateways.places = GatewayPlacement::At(vec!["10.9.0.1".parse().unwrap()]);
+        options.gateways.placement = GatewayPlacement::At(vec!["10.9.0.1".parse().unwrap()]);
         options.listeners.http.bind = vec!["10.9.0.1:8080".parse().unwrap()];
         options.listeners.https.public_port = 81;
         options.listeners.service_maps.tcp = Some(ObjectKey::new("a", "tcp"));
@@ -636,7 +636,10 @@ fn a_status_that_is_written_changes_nothing_but_its_version() {
     let second = translator.update(&resources, &changed, NOW);
     assert_eq!(first.config, second.config);
     let status = &second.gateway.statuses[&changed[0]];
-    assert_eq!((&*status.version, &status.own), ("7", &first.gateway.statuses[&changed[0]].own));
+    assert_eq!(
+        (&*status.version, &status.own_status),
+        ("7", &first.gateway.statuses[&changed[0]].own_status)
+    );
 }
 
 /// A Gateway with an HTTPS port, and a ListenerSet with another one; both use the certificate of Secret `a`, which
@@ -665,13 +668,13 @@ fn a_port_is_served_once_its_listener_has_a_certificate() {
     let mut resources = with_certificates();
     let mut translator = Translator::new(options(true));
     let key = ObjectKey::new("a", "g0");
-    let without = translator.update(&resources, &[], NOW).gateway.wanted[&key].clone();
+    let without = translator.update(&resources, &[], NOW).gateway.wanted_gateways[&key].clone();
     assert!(without.ports.contains_key(&443), "its Service has the port");
     assert!(without.served.is_empty(), "{:?}", without.served);
     let secret = Change::Set(object(SECRETS[0].clone()), None);
     let changed = [secret.reference()];
     resources.apply(secret);
-    let with = translator.update(&resources, &changed, NOW).gateway.wanted[&key].clone();
+    let with = translator.update(&resources, &changed, NOW).gateway.wanted_gateways[&key].clone();
     assert_eq!(with.served, [443, 8443].map(|port| (PortProtocol::Tcp, port)).into());
 }
 
@@ -697,17 +700,17 @@ fn a_certificate_that_breaks_stays_in_use_at_listener_sets_and_towards_endpoints
     let broken = Change::Set(object(broken), None);
     let changed = [broken.reference()];
     resources.apply(broken);
-    let kept = translator.update(&resources, &changed, NOW);
-    assert_eq!(kept.config, good.config);
+    let update = translator.update(&resources, &changed, NOW);
+    assert_eq!(update.config, good.config);
     let key = ObjectKey::new("a", "g0");
-    assert_eq!(kept.gateway.wanted[&key], good.gateway.wanted[&key]);
-    let statuses = &kept.gateway.statuses;
-    let told = |kind: Kind, name: &str| {
-        format!("{:?}", statuses[&ObjectRef::new(kind, ObjectKey::new("a", name))].own)
+    assert_eq!(update.gateway.wanted_gateways[&key], good.gateway.wanted_gateways[&key]);
+    let statuses = &update.gateway.statuses;
+    let status_of = |kind: Kind, name: &str| {
+        format!("{:?}", statuses[&ObjectRef::new(kind, ObjectKey::new("a", name))].own_status)
     };
-    let of_set = told(Kind::ListenerSet, "s0");
+    let of_set = status_of(Kind::ListenerSet, "s0");
     assert!(of_set.contains("has no certificate that can be used"), "{of_set}");
-    assert!(told(Kind::Gateway, "g0").contains("InvalidClientCertificateRef"));
+    assert!(status_of(Kind::Gateway, "g0").contains("InvalidClientCertificateRef"));
 }
 
 #[test]
@@ -728,7 +731,7 @@ fn a_gateway_recreated_within_a_second_is_a_new_one() {
     let changed = [again.reference()];
     resources.apply(again);
     let second = translator.update(&resources, &changed, NOW);
-    assert_eq!(&*second.gateway.wanted[&ObjectKey::new("a", "g0")].uid, "second");
+    assert_eq!(&*second.gateway.wanted_gateways[&ObjectKey::new("a", "g0")].uid, "second");
 }
 
 #[test]

@@ -93,23 +93,28 @@ fn everything() -> Resources {
 
 fn translator() -> Translator {
     let mut options = Options::default();
-    options.gateways.places = GatewayPlacement::At(vec!["10.9.0.1".parse().unwrap()]);
+    options.gateways.placement = GatewayPlacement::At(vec!["10.9.0.1".parse().unwrap()]);
     Translator::new(options)
 }
 
 fn status<'a>(translation: &'a Translation, kind: Kind, name: &str) -> &'a OwnStatus {
     let object = ObjectRef::new(kind, ObjectKey::new("a", name));
-    &translation.gateway.statuses.get(&object).unwrap_or_else(|| panic!("{object:?} has no status")).own
+    &translation
+        .gateway
+        .statuses
+        .get(&object)
+        .unwrap_or_else(|| panic!("{object:?} has no status"))
+        .own_status
 }
 
-fn holds(conditions: &[Condition], kind: &str) -> bool {
+fn condition_holds(conditions: &[Condition], kind: &str) -> bool {
     conditions.iter().any(|it| it.kind == kind && it.holds)
 }
 
 fn assert_is_served(listener: &ListenerStatus) {
     let all = ["Accepted", "Programmed", "ResolvedRefs"];
-    assert!(all.iter().all(|kind| holds(&listener.conditions, kind)), "{listener:?}");
-    assert!(!holds(&listener.conditions, "Conflicted"), "{listener:?}");
+    assert!(all.iter().all(|kind| condition_holds(&listener.conditions, kind)), "{listener:?}");
+    assert!(!condition_holds(&listener.conditions, "Conflicted"), "{listener:?}");
     assert_eq!(listener.attached_routes, 1, "{listener:?}");
 }
 
@@ -123,7 +128,9 @@ fn own_gateway(translation: &Translation) -> &GatewayStatus {
 /// The listener of a ListenerSet, and whether the set is accepted.
 fn of_set<'a>(translation: &'a Translation, name: &str) -> (&'a ListenerStatus, bool) {
     match status(translation, Kind::ListenerSet, name) {
-        OwnStatus::ListenerSet(status) => (&status.listeners[0], holds(&status.conditions, "Accepted")),
+        OwnStatus::ListenerSet(status) => {
+            (&status.listeners[0], condition_holds(&status.conditions, "Accepted"))
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -141,7 +148,7 @@ fn sixty_four_listeners_and_three_thousand_listener_sets_are_served_each_with_it
     let gateway = own_gateway(&translation);
     assert_eq!((gateway.listeners.len(), gateway.attached_listener_sets), (LISTENERS, SETS));
     gateway.listeners.iter().for_each(assert_is_served);
-    assert!(["Accepted", "Programmed"].iter().all(|kind| holds(&gateway.conditions, kind)));
+    assert!(["Accepted", "Programmed"].iter().all(|kind| condition_holds(&gateway.conditions, kind)));
     for at in 0..SETS {
         let (listener, is_accepted) = of_set(&translation, &format!("s{at}"));
         assert_is_served(listener);
@@ -163,7 +170,7 @@ fn sixty_four_listeners_and_three_thousand_listener_sets_are_served_each_with_it
     resources.apply(late);
     let translation = translator.update(&resources, &changed, NOW);
     let (listener, is_accepted) = of_set(&translation, "late");
-    assert!(holds(&listener.conditions, "Conflicted") && !is_accepted, "{listener:?}");
+    assert!(condition_holds(&listener.conditions, "Conflicted") && !is_accepted, "{listener:?}");
     assert_is_served(of_set(&translation, "s7").0);
     assert_eq!(own_gateway(&translation).attached_listener_sets, SETS);
 }
@@ -174,7 +181,7 @@ fn thread_time() -> Duration {
 }
 
 /// The minimum CPU time of several updates with a change.
-fn least(
+fn least_time(
     translator: &mut Translator,
     resources: &mut Resources,
     change: impl Fn(usize) -> Change,
@@ -196,11 +203,11 @@ fn a_change_costs_a_fraction_of_a_full_translation() {
     let before = thread_time();
     translator.update(&resources, &[], NOW);
     let all = thread_time() - before;
-    let of_route = least(&mut translator, &mut resources, |at| {
+    let of_route = least_time(&mut translator, &mut resources, |at| {
         route(&format!("of-s{}", at * 31), &to_set(at * 31), "/other")
     });
     // A ListenerSet is checked together with all others of its Gateway; their routes and hosts stay unchanged.
-    let of_set = least(&mut translator, &mut resources, |at| {
+    let of_set = least_time(&mut translator, &mut resources, |at| {
         set(&format!("s{}", at * 31), &format!("moved{at}.test"), 0)
     });
     println!("everything: {all:?}; one route: {of_route:?}; one ListenerSet: {of_set:?}");
@@ -224,7 +231,7 @@ fn a_change_of_one_route_costs_the_same_however_many_its_listener_has() {
         resources.apply(set("wide", "*.wide.test", 0));
         (0..count).for_each(|at| resources.apply(at_one_listener(at, "/")));
         translator.update(&resources, &[], NOW);
-        least(&mut translator, &mut resources, |at| at_one_listener(at * 13, "/other"))
+        least_time(&mut translator, &mut resources, |at| at_one_listener(at * 13, "/other"))
     };
     let (few, many) = (cost(500), cost(20_000));
     println!("one of 500: {few:?}, one of 20,000: {many:?}");
@@ -263,14 +270,14 @@ fn a_route_of_which_its_host_can_afford_nothing_is_not_accepted_and_not_counted(
     assert_eq!((accepted.holds, accepted.reason), (false, "UnsupportedValue"), "{accepted:?}");
     assert!(accepted.message.contains("no rule of it is left at the host \"l0.test\""), "{accepted:?}");
     assert!(!found.iter().any(|it| it.kind == "PartiallyInvalid"), "{found:?}");
-    assert!(holds(&conditions(&all, "young"), "PartiallyInvalid"), "something is left of it");
+    assert!(condition_holds(&conditions(&all, "young"), "PartiallyInvalid"), "something is left of it");
     let attached = |translation: &Translation| own_gateway(translation).listeners[0].attached_routes;
     assert_eq!(attached(&all), 3, "of-l0, old and young");
 
     let old = ObjectRef::new(Kind::HttpRoute, ObjectKey::new("a", "old"));
     resources.apply(Change::Remove(old.clone()));
     let without = translator.update(&resources, std::slice::from_ref(&old), NOW);
-    assert!(holds(&conditions(&without, "youngest-of-all"), "Accepted"));
+    assert!(condition_holds(&conditions(&without, "youngest-of-all"), "Accepted"));
     assert_eq!(attached(&without), 3, "of-l0, young and youngest-of-all");
     resources.apply(greedy("old", 1, 120));
     let again = translator.update(&resources, &[old], NOW);
@@ -285,7 +292,7 @@ fn the_regular_expressions_of_a_hosts_routes_have_one_budget_and_the_younger_rou
         resources.apply(greedy(name, day, 120));
     }
     let both = translator.update(&resources, &[], NOW);
-    let kept = |translation: &Translation, name: &str| {
+    let is_same = |translation: &Translation, name: &str| {
         let host = hosts(translation, "l0.test")[0];
         let routes = host.routes.iter().filter(|route| *route.origin.name == *name);
         let regex = |path: &PathMatch| matches!(path, PathMatch::Regex { .. });
@@ -294,20 +301,20 @@ fn the_regular_expressions_of_a_hosts_routes_have_one_budget_and_the_younger_rou
             .filter(|rule| rule.matches.iter().any(|it| regex(&it.path)))
             .count()
     };
-    assert_eq!(kept(&both, "old"), 120, "the older one has all of its rules");
-    assert!((1..120).contains(&kept(&both, "young")), "{}", kept(&both, "young"));
-    assert!(!holds(&conditions(&both, "old"), "PartiallyInvalid"));
-    assert!(holds(&conditions(&both, "young"), "PartiallyInvalid"));
-    let told: Vec<String> = both.diagnostics.iter().map(ToString::to_string).collect();
-    assert!(told.iter().all(|text| text.contains("HTTPRoute a/young spec.rules[")), "{told:?}");
-    assert!(told[0].contains("no request for the host \"l0.test\" matches it"), "{}", told[0]);
+    assert_eq!(is_same(&both, "old"), 120, "the older one has all of its rules");
+    assert!((1..120).contains(&is_same(&both, "young")), "{}", is_same(&both, "young"));
+    assert!(!condition_holds(&conditions(&both, "old"), "PartiallyInvalid"));
+    assert!(condition_holds(&conditions(&both, "young"), "PartiallyInvalid"));
+    let messages: Vec<String> = both.diagnostics.iter().map(ToString::to_string).collect();
+    assert!(messages.iter().all(|text| text.contains("HTTPRoute a/young spec.rules[")), "{messages:?}");
+    assert!(messages[0].contains("no request for the host \"l0.test\" matches it"), "{}", messages[0]);
 
     let old = ObjectRef::new(Kind::HttpRoute, ObjectKey::new("a", "old"));
     resources.apply(Change::Remove(old.clone()));
     let alone = translator.update(&resources, &[old], NOW);
-    assert_eq!((kept(&alone, "young"), alone.diagnostics.iter().count()), (120, 0));
+    assert_eq!((is_same(&alone, "young"), alone.diagnostics.iter().count()), (120, 0));
     assert!(
-        !holds(&conditions(&alone, "young"), "PartiallyInvalid"),
+        !condition_holds(&conditions(&alone, "young"), "PartiallyInvalid"),
         "it is told anew without being changed"
     );
 }

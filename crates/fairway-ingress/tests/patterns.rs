@@ -54,8 +54,8 @@ fn hundreds_of_ordinary_patterns_of_one_host_are_accepted() {
         ]
     });
     let translation = translated(&[ingress("demo", 1, paths)]);
-    let told: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
-    assert!(told.is_empty(), "{told:?}");
+    let messages: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
+    assert!(messages.is_empty(), "{messages:?}");
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn the_newer_object_is_refused_alone_and_each_namespace_has_a_share() {
 fn a_diagnostic_has_the_figures() {
     let paths = (0..400).map(|n| format!("/[^x]*x(y|z){n}"));
     let translation = translated(&[ingress("demo", 1, paths)]);
-    let told: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
-    let one = told.iter().find(|it| it.contains("regex-cost")).unwrap();
+    let messages: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
+    let one = messages.iter().find(|it| it.contains("regex-cost")).unwrap();
     assert!(
         one.contains("a path of 8 KiB could cost 14") && one.contains("are left to its namespace"),
         "{one}"

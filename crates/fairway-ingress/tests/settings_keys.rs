@@ -90,9 +90,9 @@ fn effect(key: &str, value: &str) -> (KeyEffect, String) {
     if key == "worker-processes" {
         return (KeyEffect::Served, "at the next start".to_owned());
     }
-    let said = diagnostics_of(key, value);
+    let messages = diagnostics_of(key, value);
     let about =
-        said.iter().find(|found| found.code.ends_with("setting") || found.code.ends_with("protection"));
+        messages.iter().find(|found| found.code.ends_with("setting") || found.code.ends_with("protection"));
     let Some(about) = about else { return (KeyEffect::Served, String::new()) };
     let why = about.problem.strip_prefix(&format!("{key}: ")).unwrap_or(&about.problem);
     let why = why.strip_prefix(&format!("{key} is not supported yet: ")).unwrap_or(why);
@@ -212,8 +212,8 @@ fn the_keys_about_session_tickets_are_honoured() {
         resources.apply(Change::Set(object(map), None));
         let options = Options { configmap: ObjectKey::parse("default/settings"), ..Options::default() };
         let translated = translate(&resources, &options, NOW);
-        let said: String = translated.diagnostics.iter().map(|found| format!("{found}\n")).collect();
-        (translated.config.settings.tickets, said)
+        let messages: String = translated.diagnostics.iter().map(|found| format!("{found}\n")).collect();
+        (translated.config.settings.tickets, messages)
     };
     // "openssl rand 80 | openssl enc -A -base64", as in the documentation of ingress-nginx.
     let key = "WW9gcPHgfcrw6DNqY5VE2NjM6gtgUhJ4Vn6ZwRGi/7+A9TNFa4Fvfe1cmlPec9bxDoenN70aMBeZBlcrKshnKT4WJxFNLCuTHhfn4loTOEo=";

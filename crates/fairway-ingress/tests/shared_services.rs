@@ -114,8 +114,8 @@ impl Site {
         self.resources.apply(change);
         self.now = self.translator.update(&self.resources, &changed, NOW);
         let scratch = translate(&self.resources, &self.options, NOW);
-        let said = |it: &Translation| it.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(said(&self.now), said(&scratch));
+        let messages = |it: &Translation| it.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(messages(&self.now), messages(&scratch));
         assert_eq!(self.now.config, scratch.config);
     }
 
@@ -292,9 +292,9 @@ fn canaries_with_the_same_service_have_the_share_and_the_balancing_of_the_oldest
     let hosts = ["a.test", "x.test", "b.test"];
     let main = "50xmain+50xcanary;ewma";
     assert_eq!(site.backends(hosts), [main, main, "50xsecond+50xcanary;ewma"]);
-    let said =
+    let messages =
         ["warning: main-next a/other-next", "note: main-next a/other-next", "warning: far a/main-next"];
-    assert_eq!(site.named_with("shared-service"), said);
+    assert_eq!(site.named_with("shared-service"), messages);
     site.put(&ingress("other-next", 5, "b.test", "canary").canary("40"));
     let main = "60xmain+40xcanary";
     assert_eq!(site.backends(hosts), [main, main, "60xsecond+40xcanary"], "also where it has no path");

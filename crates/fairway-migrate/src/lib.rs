@@ -2,19 +2,19 @@
 //! and conversion of Ingresses to objects of the [`gateway`] API. Pure functions without I/O. Snippets are parsed only to propose
 //! annotations, never to serve them. A path that would lose its protection as a route is closed, unless the caller allows the loss.
 
+mod excluded_ingresses;
+mod external_references;
 pub mod gateway;
-mod given;
 mod quirks;
 mod report;
 mod shared;
 mod show;
 mod snippets;
-mod unserved;
 pub mod values;
 
-pub use given::{SeenKinds, unknown_without};
+pub use excluded_ingresses::left_to_ingress_nginx;
+pub use external_references::{SeenKinds, unknown_without};
 pub use quirks::Quirk;
 pub use report::{AnnotationReport, IngressReport, Ingresses, Objects, Report, Summary, Verdict};
 pub use shared::{Effect, SharedService};
 pub use show::{PAGE_STYLE, escape_html, html, markdown, text};
-pub use unserved::left_to_ingress_nginx;

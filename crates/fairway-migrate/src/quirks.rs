@@ -139,7 +139,7 @@ pub(crate) fn quirks_of(
 fn add_host_quirks(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hosts, found: &mut Vec<Quirk>) {
     let mut add = |name, what: String| found.push(Quirk { name, what });
     let own = key.to_string();
-    let asked: BTreeSet<_> = host_wide(ingress, prefix).collect();
+    let host_wide: BTreeSet<_> = host_wide(ingress, prefix).collect();
     for name in hosts_of(ingress) {
         if name.starts_with("*.") {
             add("wildcard-host", format!("the * of {name} matches exactly one label"));
@@ -167,7 +167,7 @@ fn add_host_quirks(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hos
             continue;
         }
         for (annotation, (_, oldest)) in &host.deciding {
-            let what = match (oldest == key, asked.contains(annotation)) {
+            let what = match (oldest == key, host_wide.contains(annotation)) {
                 (true, _) => format!("its {annotation} applies to all paths of {name}, in all Ingresses"),
                 (false, true) => format!(
                     "the {annotation} of {oldest}, which is older, applies to {name} instead of its own"
@@ -320,12 +320,15 @@ mod tests {
         Report::from_objects(&objects).ingresses.into_iter().map(|entry| entry.quirks).collect()
     }
 
-    fn names(of: &[Quirk]) -> Vec<&'static str> {
-        of.iter().map(|quirk| quirk.name).collect()
+    fn names(quirks: &[Quirk]) -> Vec<&'static str> {
+        quirks.iter().map(|quirk| quirk.name).collect()
     }
 
-    fn annotations(of: &[(&str, &str)]) -> Value {
-        of.iter().map(|(name, value)| (format!("nginx.ingress.kubernetes.io/{name}"), json!(value))).collect()
+    fn annotations(pairs: &[(&str, &str)]) -> Value {
+        pairs
+            .iter()
+            .map(|(name, value)| (format!("nginx.ingress.kubernetes.io/{name}"), json!(value)))
+            .collect()
     }
 
     #[test]
@@ -418,8 +421,8 @@ mod tests {
             ],
             &json!({}),
         );
-        let what = |of: usize| {
-            let it = found[of].iter().find(|it| it.name == "host-settings");
+        let what = |text: usize| {
+            let it = found[text].iter().find(|it| it.name == "host-settings");
             it.map_or("", |it| &*it.what)
         };
         assert_eq!((what(0), what(1)), ("", ""));

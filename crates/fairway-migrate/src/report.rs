@@ -13,7 +13,7 @@ use fairway_objects::resources::Change;
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Serialize;
 
-use crate::given::unknown_without;
+use crate::external_references::unknown_without;
 use crate::quirks::{self, Hosts, Quirk, Redirects};
 use crate::shared::{self, SharedService};
 use crate::snippets;
@@ -250,7 +250,8 @@ impl IngressReport {
             );
             if name.ends_with("configuration-snippet") {
                 let proposal = snippets::proposal(value, prefix);
-                (row.instead, row.hints, row.without) = (proposal.annotations, proposal.hints, proposal.left);
+                (row.instead, row.hints, row.without) =
+                    (proposal.annotations, proposal.hints, proposal.remaining);
             }
             rows.push(row);
         }

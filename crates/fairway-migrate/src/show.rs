@@ -214,8 +214,8 @@ fn escape_markdown(text: &str) -> String {
 /// Text of objects as a code span, with a fence longer than any run of backticks in it (CommonMark 0.31.2 §6.1).
 fn code_span(text: &str) -> String {
     let text = on_one_line(text);
-    let most = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(most + 1);
+    let limit = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(limit + 1);
     // One space at each end is stripped with the fence.
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{fence}{space}{text}{space}{fence}")

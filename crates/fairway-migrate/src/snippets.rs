@@ -19,7 +19,7 @@ pub(crate) struct Proposal {
     /// Directives that need a decision, each with a hint.
     pub(crate) hints: Vec<(String, String)>,
     /// Directives that no annotation replaces.
-    pub(crate) left: Vec<String>,
+    pub(crate) remaining: Vec<String>,
 }
 
 /// Makes the proposal for a snippet. `prefix` is the prefix of ingress-nginx annotations.
@@ -27,7 +27,7 @@ pub(crate) fn proposal(snippet: &str, prefix: &str) -> Proposal {
     let mut wanted = ReadDirectives::default();
     let directives = match directives(snippet) {
         Ok(directives) => directives,
-        Err(problem) => return Proposal { left: vec![problem.to_string()], ..Proposal::default() },
+        Err(problem) => return Proposal { remaining: vec![problem.to_string()], ..Proposal::default() },
     };
     for directive in directives {
         if wanted.read_directive(&directive).is_some() {
@@ -35,7 +35,7 @@ pub(crate) fn proposal(snippet: &str, prefix: &str) -> Proposal {
         }
         match hint(&directive, prefix) {
             Some(hint) => wanted.hints.push((directive.text, hint)),
-            None => wanted.left.push(directive.text),
+            None => wanted.remaining.push(directive.text),
         }
     }
     wanted.decide_access();
@@ -70,7 +70,7 @@ struct ReadDirectives {
     redirect: Option<Value>,
     plain: BTreeMap<&'static str, String>,
     hints: Vec<(String, String)>,
-    left: Vec<String>,
+    remaining: Vec<String>,
 }
 
 /// An `allow` or `deny` rule. The first rule that matches the client address decides (`ngx_http_access_module`).
@@ -175,8 +175,8 @@ impl ReadDirectives {
         };
         if has_exceptions {
             let lines = rules.iter().map(|rule| format!("{} {}", rule.verb(), rule.range));
-            self.left.extend(lines);
-            self.left.extend(all.map(|allows| format!("{} all", if allows { "allow" } else { "deny" })));
+            self.remaining.extend(lines);
+            self.remaining.extend(all.map(|allows| format!("{} all", if allows { "allow" } else { "deny" })));
             return;
         }
         if all == Some(false) && !has_allow {
@@ -216,9 +216,9 @@ impl ReadDirectives {
             (Some(header), trusted) if !trusted.is_empty() => {
                 own("real-ip", json!({"header": header, "trusted": trusted}));
             }
-            (Some(header), _) => self.left.push(format!("real_ip_header {header}")),
+            (Some(header), _) => self.remaining.push(format!("real_ip_header {header}")),
             (None, trusted) => {
-                self.left.extend(trusted.iter().map(|range| format!("set_real_ip_from {range}")));
+                self.remaining.extend(trusted.iter().map(|range| format!("set_real_ip_from {range}")));
             }
         }
         if let Some(redirect) = self.redirect {
@@ -232,7 +232,7 @@ impl ReadDirectives {
         let plain = self.plain.into_iter();
         annotations.extend(plain.map(|(name, value)| (format!("{prefix}/{name}"), value)));
         annotations.sort();
-        Proposal { annotations, hints: self.hints, left: self.left }
+        Proposal { annotations, hints: self.hints, remaining: self.remaining }
     }
 }
 
@@ -246,8 +246,9 @@ impl HeaderChanges {
     fn value(self) -> Option<Value> {
         let Self { set, add, remove } = self;
         let mut value = serde_json::Map::new();
-        let mut put =
-            |name: &str, is_empty: bool, of: Value| _ = (!is_empty).then(|| value.insert(name.into(), of));
+        let mut put = |name: &str, is_empty: bool, entry: Value| {
+            _ = (!is_empty).then(|| value.insert(name.into(), entry));
+        };
         put("add", add.is_empty(), json!(add));
         put("remove", remove.is_empty(), json!(remove));
         put("set", set.is_empty(), json!(set));

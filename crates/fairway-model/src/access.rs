@@ -58,7 +58,8 @@ pub struct ConcurrencyLimit {
     /// As in [`RateLimit`].
     pub policy: Arc<str>,
     /// Maximum number of requests in flight; not 0.
-    pub most: u32,
+    #[serde(rename = "most")]
+    pub max: u32,
     /// Status of rejected requests, 400..=599.
     pub status: u16,
     /// Clients that are not limited.

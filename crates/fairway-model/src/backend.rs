@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::certificate::CertificateKey;
 use crate::default::is_default;
 use crate::origin::Origin;
-use crate::place::EndpointTopology;
 use crate::tls::{CipherSuite, TlsVersions};
+use crate::topology::EndpointTopology;
 use crate::traffic::BackendTraffic;
 
 /// Identifies a backend across configurations.
@@ -39,7 +39,7 @@ pub struct Backend {
     /// gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
-    /// Settings that differ from the defaults ([`BackendTraffic::kept`]).
+    /// Settings that differ from the defaults ([`BackendTraffic::if_not_empty`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Arc<BackendTraffic>>,
 }

@@ -26,7 +26,7 @@ pub struct BodyHandling {
 impl BodyHandling {
     /// `None` if everything has its default, as the shares of a rule store it.
     #[must_use]
-    pub fn kept(self) -> Option<Arc<Self>> {
+    pub fn if_not_empty(self) -> Option<Arc<Self>> {
         (self != Self::default()).then(|| Arc::new(self))
     }
 }
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn body_handling_round_trips_and_omits_defaults() {
         assert_eq!(serde_json::to_string(&BodyHandling::default()).unwrap(), "{}");
-        assert_eq!(BodyHandling::default().kept(), None);
+        assert_eq!(BodyHandling::default().if_not_empty(), None);
         let compression = Some(Arc::new(Compression { codings: Vec::new() }));
         let requests = Some(BodyBuffer { memory: 1, disk: 2 });
         let buffering = Buffering { requests, responses: None };

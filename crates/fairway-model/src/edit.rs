@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{CookieRewrite, LocationRewrite};
 use crate::condition::ConditionalHeaders;
 use crate::cors::Cors;
 use crate::field::HeaderTemplate;
+use crate::response::{CookieRewrite, LocationRewrite};
 
 /// A change to the head of a request that passed all guards. It never responds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

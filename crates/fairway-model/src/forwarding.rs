@@ -55,7 +55,7 @@ pub struct Forwarding {
 impl Forwarding {
     /// `None` if everything has its default, as rules store it.
     #[must_use]
-    pub fn kept(self) -> Option<Box<Self>> {
+    pub fn if_not_empty(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 

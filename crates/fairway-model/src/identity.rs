@@ -361,12 +361,12 @@ mod tests {
 
     #[test]
     fn denies_by_default_if_any_rule_allows() {
-        let of = |decisions: &[Decision]| {
+        let access_for = |decisions: &[Decision]| {
             Authorization { rules: decisions.iter().copied().map(AuthorizationRule::new).collect() }
                 .otherwise()
         };
-        assert_eq!(of(&[Decision::Deny]), Decision::Allow);
-        assert_eq!(of(&[Decision::Deny, Decision::Allow]), Decision::Deny);
-        assert_eq!(of(&[]), Decision::Allow);
+        assert_eq!(access_for(&[Decision::Deny]), Decision::Allow);
+        assert_eq!(access_for(&[Decision::Deny, Decision::Allow]), Decision::Deny);
+        assert_eq!(access_for(&[]), Decision::Allow);
     }
 }

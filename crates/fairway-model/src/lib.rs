@@ -7,7 +7,6 @@
 //! Modules are listed in the order in which a request meets them.
 
 mod access;
-mod answer;
 mod authentication;
 mod backend;
 mod bodies;
@@ -36,11 +35,11 @@ mod log_format;
 mod matches;
 mod origin;
 mod phases;
-mod place;
 mod policy;
 pub mod redaction;
 mod redirect;
 pub mod request_parts;
+mod response;
 mod route;
 mod settings;
 mod stream;
@@ -48,13 +47,13 @@ mod template;
 mod text;
 mod tickets;
 mod tls;
+mod topology;
 mod tracing;
 mod traffic;
 mod value_test;
 pub mod variables;
 
 pub use access::{AccessList, ConcurrencyLimit, LimitScope, RateLimit};
-pub use answer::{CookieRewrite, ErrorPages, LocationRewrite, Replacement, ResponseRate};
 pub use authentication::{
     AnyGuard, AuthCache, AuthCookies, AuthFilter, AuthService, BasicAuth, ExternalAuth, UrlScheme, Users,
 };
@@ -99,10 +98,10 @@ pub use log_format::{
 pub use matches::{Match, NamedValueMatch, PathMatch, TextMatch};
 pub use origin::{Origin, SourceLine};
 pub use phases::{Phases, RealIp, ResponseHandling, ResponseLimits, RouteFilters, RuleStep};
-pub use place::{EndpointTopology, Proximity, ProxyLocation, TrafficDistribution};
 pub use policy::{ForwardedPath, Policy, Retry, RetrySource, Timeouts};
 pub use redaction::{redact_url, redact_userinfo};
 pub use redirect::{HttpsRedirect, Redirect, RedirectTarget};
+pub use response::{CookieRewrite, ErrorPages, LocationRewrite, Replacement, ResponseRate};
 pub use route::{
     Action, FixedResponse, FixedResponseReason, HostKey, PathForm, ReferenceStatus, Route, Rule, RuleLabels,
     RuleOrder, VirtualHost, WeightedBackend,
@@ -116,6 +115,7 @@ pub use template::{RuleLabel, Template, TemplatePart};
 pub use text::{is_layout_control, on_one_line};
 pub use tickets::{Logout, SessionTickets, SharedTicketSecret, TicketSecret};
 pub use tls::{CipherSuite, HostSuites, KeyExchange, SuitePreference, TlsVersions};
+pub use topology::{EndpointTopology, Proximity, ProxyLocation, TrafficDistribution};
 pub use tracing::{Collector, OtlpProtocol, Propagation, SampleRatio, Tracing};
 pub use traffic::{BackendTraffic, ClientTraffic, Ejection, LatencyEjection};
 pub use value_test::{BlockedClients, ValueTest};

@@ -426,9 +426,9 @@ fn unescape(text: &str) -> String {
 }
 
 /// Sets the character after each value as its end, unless it could be part of a word.
-fn set_value_ends(pieces: &mut [LogFormatPart]) {
+fn set_value_ends(chunks: &mut [LogFormatPart]) {
     let mut next = None;
-    for piece in pieces.iter_mut().rev() {
+    for piece in chunks.iter_mut().rev() {
         match piece {
             LogFormatPart::Text(text) => next = text.chars().next().filter(|c| !c.is_ascii_alphanumeric()),
             LogFormatPart::Value { end, .. } => *end = next,
@@ -442,7 +442,7 @@ mod tests {
 
     use super::*;
 
-    fn pieces(text: &str) -> Vec<LogFormatPart> {
+    fn parse_parts(text: &str) -> Vec<LogFormatPart> {
         LogFormat::read(text, LogEscape::Nginx).unwrap().format.pieces
     }
 
@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn names_end_where_they_do_in_nginx_and_braces_end_them_too() {
         assert_eq!(
-            pieces("a $status/${HOST}b$uri?"),
+            parse_parts("a $status/${HOST}b$uri?"),
             [
                 text("a "),
                 value(LogVariable::Word(Word::Status), '/'),
@@ -475,7 +475,7 @@ mod tests {
         let field = |name: &str| LogVariable::RequestHeader(name.into());
         let last = LogFormatPart::Value { variable: LogVariable::Cookie("c".into()), end: None };
         assert_eq!(
-            pieces("$http_x_a$http_b|$cookie_c"),
+            parse_parts("$http_x_a$http_b|$cookie_c"),
             [value(field("x-a"), '|'), value(field("b"), '|'), text("|"), last]
         );
     }
@@ -521,7 +521,7 @@ mod tests {
 
     #[test]
     fn escapes_of_the_configuration_of_nginx_are_read() {
-        assert_eq!(pieces(r#"\"\'\\\t\r\n\x"#), [text("\"'\\\t\r\n\\x")]);
+        assert_eq!(parse_parts(r#"\"\'\\\t\r\n\x"#), [text("\"'\\\t\r\n\\x")]);
     }
 
     #[test]
@@ -533,8 +533,8 @@ mod tests {
         assert_eq!(error("${status"), LogFormatError::Unclosed);
         assert_eq!(error("${sta tus}"), LogFormatError::Unclosed);
         assert_eq!(error(&"x".repeat(LogFormat::MAX_BYTES + 1)), LogFormatError::TooLong);
-        assert_eq!(pieces(&"x".repeat(LogFormat::MAX_BYTES)).len(), 1);
+        assert_eq!(parse_parts(&"x".repeat(LogFormat::MAX_BYTES)).len(), 1);
         assert_eq!(error(&"$pid ".repeat(129)), LogFormatError::TooManyVariables);
-        assert_eq!(pieces(&"$pid ".repeat(128)).len(), 256);
+        assert_eq!(parse_parts(&"$pid ".repeat(128)).len(), 256);
     }
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, LazyLock};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{ErrorPages, ResponseRate};
 use crate::backend::{BackendKey, StickyBackends};
 use crate::buffering::Buffering;
 use crate::compression::Compression;
@@ -21,6 +20,7 @@ use crate::forwarding::{Fallback, Forwarding, Mirror};
 use crate::guard::Guard;
 use crate::hop::Http1Options;
 use crate::redirect::Redirect;
+use crate::response::{ErrorPages, ResponseRate};
 use crate::tracing::Tracing;
 
 /// What a rule does besides its action, in the order in which a request and its response meet it.
@@ -145,7 +145,8 @@ pub struct RouteFilters {
     pub mirrors: Vec<Mirror>,
     /// Header edits for every response, in order, after the CORS headers.
     #[serde(skip_serializing_if = "is_default")]
-    pub answer: Vec<HeaderEdit>,
+    #[serde(rename = "answer")]
+    pub reply: Vec<HeaderEdit>,
     /// Sets and adds headers of every response, in order, after those edits.
     #[serde(rename = "answer_fields", skip_serializing_if = "is_default")]
     pub conditional_response_headers: Vec<Arc<ConditionalHeaders>>,
@@ -167,7 +168,7 @@ impl From<RouteFilters> for Phases {
             path,
             fields,
             mirrors,
-            answer,
+            reply: answer,
             conditional_response_headers: answer_fields,
             extensions,
             pages,
@@ -179,7 +180,7 @@ impl From<RouteFilters> for Phases {
             guards: answering.into_iter().flatten().collect(),
             request,
             extensions,
-            forwarding: forwarding.kept(),
+            forwarding: forwarding.if_not_empty(),
             answers: ResponseHandling {
                 edits: cors
                     .map(ResponseEdit::Cors)
@@ -222,7 +223,7 @@ impl From<RequestEdit> for Phases {
 
 impl From<Forwarding> for Phases {
     fn from(forwarding: Forwarding) -> Self {
-        Self { forwarding: forwarding.kept(), ..Self::default() }
+        Self { forwarding: forwarding.if_not_empty(), ..Self::default() }
     }
 }
 
@@ -239,8 +240,8 @@ impl From<Fallback> for Phases {
 }
 
 impl From<ResponseHandling> for Phases {
-    fn from(answers: ResponseHandling) -> Self {
-        Self { answers, ..Self::default() }
+    fn from(responses: ResponseHandling) -> Self {
+        Self { answers: responses, ..Self::default() }
     }
 }
 
@@ -318,7 +319,7 @@ impl Phases {
 
     /// As rules store them: consecutive rules with equal phases share one value.
     #[must_use]
-    pub fn kept(mut self) -> Arc<Self> {
+    pub fn shared(mut self) -> Arc<Self> {
         if self == Self::default() {
             return Self::none();
         }
@@ -386,7 +387,7 @@ fn forwarding_steps(forwarding: &Forwarding) -> impl Iterator<Item = RuleStep<'_
         buffering,
         sticky,
     } = forwarding;
-    let said = [
+    let descriptions = [
         path.as_ref().map(RuleStep::Path),
         secured.as_ref().map(RuleStep::TlsBackend),
         (*hop != Http1Options::default()).then_some(RuleStep::Http1(*hop)),
@@ -397,7 +398,8 @@ fn forwarding_steps(forwarding: &Forwarding) -> impl Iterator<Item = RuleStep<'_
         sticky.as_deref().map(RuleStep::Sticky),
     ];
     let others = fallbacks.iter().map(RuleStep::Fallback).chain(mirrors.iter().map(RuleStep::Mirror));
-    said.into_iter()
+    descriptions
+        .into_iter()
         .flatten()
         .chain(chosen.iter().map(|fields| RuleStep::ConditionalHeaders(fields)))
         .chain(others)
@@ -460,10 +462,10 @@ mod tests {
 
     #[test]
     fn equal_phases_are_shared_and_defaults_are_omitted() {
-        let refusing = || Phases { guards: vec![Guard::OverTls], ..Phases::default() }.kept();
+        let refusing = || Phases { guards: vec![Guard::OverTls], ..Phases::default() }.shared();
         let (one, two) = (refusing(), refusing());
         assert!(Arc::ptr_eq(&one, &two));
-        assert!(Arc::ptr_eq(&Phases::default().kept(), &Phases::none()));
+        assert!(Arc::ptr_eq(&Phases::default().shared(), &Phases::none()));
         assert_eq!(serde_json::to_string(&Phases::default()).unwrap(), "{}");
         let json = serde_json::to_string(&one).unwrap();
         assert_eq!(json, r#"{"guards":["OverTls"]}"#);
@@ -480,7 +482,7 @@ mod tests {
                 compression: Some(Arc::new(Compression { codings: Vec::new() })),
                 ..ResponseHandling::default()
             },
-            forwarding: Forwarding { grpc_web: true, ..Forwarding::default() }.kept(),
+            forwarding: Forwarding { grpc_web: true, ..Forwarding::default() }.if_not_empty(),
             request: vec![RequestEdit::Host("b".into())],
             guards: vec![Guard::NeedsEndpoint, Guard::OverTls],
             ..Phases::default()

@@ -78,7 +78,7 @@ pub enum ForwardedPath {
 impl Policy {
     /// As rules store it: all rules with the default policy share one value.
     #[must_use]
-    pub fn kept(self) -> Arc<Self> {
+    pub fn shared(self) -> Arc<Self> {
         static DEFAULT: LazyLock<Arc<Policy>> = LazyLock::new(Arc::default);
         if self == **DEFAULT { Arc::clone(&DEFAULT) } else { Arc::new(self) }
     }

@@ -187,9 +187,9 @@ fn redact_document(document: &mut PublishedDocument) -> bool {
 }
 
 /// Header values that requests must have to be allowed.
-fn redact_authorization(of: &mut Arc<Authorization>) -> bool {
+fn redact_authorization(authorization: &mut Arc<Authorization>) -> bool {
     let mut hidden = false;
-    for header in Arc::make_mut(of).rules.iter_mut().flat_map(|rule| &mut rule.headers) {
+    for header in Arc::make_mut(authorization).rules.iter_mut().flat_map(|rule| &mut rule.headers) {
         header.value = TextMatch::Exact(REDACTED.into());
         hidden = true;
     }
@@ -230,7 +230,7 @@ fn redact_filters(filters: &mut RouteFilters) -> bool {
         path: _,
         fields,
         mirrors,
-        answer: _,
+        reply: _,
         conditional_response_headers: _,
         extensions,
         pages: _,
@@ -478,7 +478,7 @@ mod tests {
         let rule = Rule {
             origin: Origin::default(),
             matches: Vec::new(),
-            phases: phases.kept(),
+            phases: phases.shared(),
             action: Action::Forward(vec![share]),
             policy: Arc::<Policy>::default(),
             labels: RuleLabels::default(),
@@ -523,9 +523,9 @@ mod tests {
 
     #[test]
     fn redacts_a_single_rule_like_its_host() {
-        let of = host(Phases { request: headers(), ..Phases::default() }, None);
-        let shown = of.without_secrets().expect("it has a secret");
-        assert_eq!(of.routes[0].rules[0].without_secrets(), shown.routes[0].rules[0]);
+        let config = host(Phases { request: headers(), ..Phases::default() }, None);
+        let shown = config.without_secrets().expect("it has a secret");
+        assert_eq!(config.routes[0].rules[0].without_secrets(), shown.routes[0].rules[0]);
     }
 
     #[test]
@@ -569,8 +569,8 @@ mod tests {
             ExternalAuth { sign_in: Some(Template::text("https://a.test/?t=hunter2")), ..*auth() },
         ] {
             let hidden = ExternalAuth { fields: Vec::new(), ..hidden };
-            let of = guarded(Guard::ExternalAuth(Box::new(hidden)));
-            let shown = serde_json::to_string(&of.without_secrets().expect("it has a secret")).unwrap();
+            let config = guarded(Guard::ExternalAuth(Box::new(hidden)));
+            let shown = serde_json::to_string(&config.without_secrets().expect("it has a secret")).unwrap();
             assert!(!shown.contains(SECRET), "{shown}");
         }
     }
@@ -583,8 +583,8 @@ mod tests {
         ] {
             let mirror =
                 Mirror { backend: "b".into(), numerator: 1, denominator: 1, max_body: 0, target, host: None };
-            let of = forwarding(Forwarding { mirrors: vec![mirror], ..Forwarding::default() });
-            let written = serde_json::to_string(&of.without_secrets().expect("it has a secret")).unwrap();
+            let config = forwarding(Forwarding { mirrors: vec![mirror], ..Forwarding::default() });
+            let written = serde_json::to_string(&config.without_secrets().expect("it has a secret")).unwrap();
             assert!(written.contains(shown) && !written.contains(SECRET), "{written}");
         }
     }

@@ -227,7 +227,7 @@ mod tests {
             WeightedBackend::invalid("shop/gone:80".into(), 1),
             WeightedBackend { filters, ..WeightedBackend::new("shop/api:80".into(), 1) },
             WeightedBackend {
-                bodies: BodyHandling { max_request: Some(9), ..BodyHandling::default() }.kept(),
+                bodies: BodyHandling { max_request: Some(9), ..BodyHandling::default() }.if_not_empty(),
                 ..WeightedBackend::new("shop/api:80".into(), 1)
             },
         ] {

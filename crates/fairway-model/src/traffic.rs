@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::circuit::{BackendLimits, RetryBudget};
 use crate::health::EndpointHealth;
 use crate::introduction::ProxyProtocolMode;
-use crate::place::TrafficDistribution;
 use crate::policy::Retry;
 use crate::settings::{ForwardedTrust, HeaderNames};
+use crate::topology::TrafficDistribution;
 use crate::tracing::Tracing;
 use crate::value_test::BlockedClients;
 
@@ -144,14 +144,14 @@ static DEFAULT_TRAFFIC: BackendTraffic = BackendTraffic {
 impl BackendTraffic {
     /// `None` if everything has its default, as most backends store it.
     #[must_use]
-    pub fn kept(self) -> Option<Arc<Self>> {
+    pub fn if_not_empty(self) -> Option<Arc<Self>> {
         (self != DEFAULT_TRAFFIC).then(|| Arc::new(self))
     }
 
     /// The settings, or the defaults for `None`.
     #[must_use]
-    pub fn or_default(kept: Option<&Arc<Self>>) -> &Self {
-        kept.map_or(&DEFAULT_TRAFFIC, |kept| kept)
+    pub fn or_default(settings: Option<&Arc<Self>>) -> &Self {
+        settings.map_or(&DEFAULT_TRAFFIC, |kept| kept)
     }
 }
 

@@ -34,7 +34,7 @@ pub struct BlockedClients {
 impl BlockedClients {
     /// `None` if no client is blocked.
     #[must_use]
-    pub fn kept(self) -> Option<Arc<Self>> {
+    pub fn if_not_empty(self) -> Option<Arc<Self>> {
         (self != Self::default()).then(|| Arc::new(self))
     }
 }

@@ -83,9 +83,9 @@ impl Budget {
         if by_time > 0 {
             self.filled_at.set(now);
         }
-        let held = self.balance.get().saturating_add(by_time).min(MAX_SAVED_HUNDREDTHS);
-        let enough = held >= COST_HUNDREDTHS;
-        self.balance.set(if enough { held - COST_HUNDREDTHS } else { held });
+        let saved = self.balance.get().saturating_add(by_time).min(MAX_SAVED_HUNDREDTHS);
+        let enough = saved >= COST_HUNDREDTHS;
+        self.balance.set(if enough { saved - COST_HUNDREDTHS } else { saved });
         enough
     }
 }

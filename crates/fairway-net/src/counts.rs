@@ -242,8 +242,8 @@ impl ClientCounts {
             let is_free = set[*way].value.load(Ordering::Acquire) == 0;
             is_free && set[*way].key.compare_exchange(found, key, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
-        let begun = (0..ENTRIES_PER_SET).filter(is_mine).find_map(begin);
-        begun.or_else(|| (0..ENTRIES_PER_SET).filter(take_over).find_map(begin)).flatten()
+        let started = (0..ENTRIES_PER_SET).filter(is_mine).find_map(begin);
+        started.or_else(|| (0..ENTRIES_PER_SET).filter(take_over).find_map(begin)).flatten()
     }
 
     /// `None` if the entry was taken over in the meantime.
@@ -257,11 +257,11 @@ impl ClientCounts {
     ) -> Option<Option<CountedExchange>> {
         let before = set[way].value.fetch_add(1, Ordering::AcqRel);
         // From here on the entry is in use and cannot be taken over.
-        let begun = CountedExchange { counts: Arc::clone(self), entry: first + way };
+        let started = CountedExchange { counts: Arc::clone(self), entry: first + way };
         if set[way].key.load(Ordering::Acquire) != key {
             return None;
         }
-        Some((before < u64::from(most)).then_some(begun))
+        Some((before < u64::from(most)).then_some(started))
     }
 
     /// All counted exchanges.
@@ -348,7 +348,7 @@ mod tests {
     }
 
     impl LeakyBucket {
-        fn asks(&mut self, now: u64) -> bool {
+        fn should_report(&mut self, now: u64) -> bool {
             let excess = match self.last {
                 None => 0,
                 Some(last) => (self.excess + 1000).saturating_sub(self.rate * (now - last) / 1000),
@@ -380,7 +380,7 @@ mod tests {
                 let client = address("192.0.2.1");
                 assert_eq!(
                     counts.admit("p", client, rate, at),
-                    bucket.asks(now),
+                    bucket.should_report(now),
                     "{requests} a second, burst {burst}"
                 );
             }
@@ -405,11 +405,11 @@ mod tests {
     fn what_is_under_way_is_bounded_until_it_ends() {
         let counts = ClientCounts::new();
         let client = address("192.0.2.1");
-        let mut held: Vec<_> = (0..3).map_while(|_| counts.begin_exchange("p", client, 3)).collect();
-        assert_eq!(held.len(), 3);
+        let mut exchanges: Vec<_> = (0..3).map_while(|_| counts.begin_exchange("p", client, 3)).collect();
+        assert_eq!(exchanges.len(), 3);
         assert!(counts.begin_exchange("p", client, 3).is_none());
         assert!(counts.begin_exchange("q", client, 3).is_some());
-        held.pop();
+        exchanges.pop();
         assert!(counts.begin_exchange("p", client, 3).is_some(), "and what was refused is not counted");
     }
 
@@ -452,9 +452,9 @@ mod tests {
     #[test]
     fn threads_that_fight_for_one_entry_never_pass_its_bound() {
         let counts = ClientCounts::new();
-        let most = 3;
+        let limit = 3;
         // One of them stays, so that the entry never changes hands.
-        let kept = counts.begin_exchange("p", address("198.51.100.1"), most);
+        let first = counts.begin_exchange("p", address("198.51.100.1"), limit);
         let (running, highest) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -463,8 +463,8 @@ mod tests {
                         // Others come and go in the same set, so that its entries change hands.
                         let other = IpAddr::V4((round % 50_000).into());
                         drop(counts.begin_exchange("p", other, 1));
-                        let held = counts.begin_exchange("p", address("198.51.100.1"), most);
-                        if held.is_some() {
+                        let first = counts.begin_exchange("p", address("198.51.100.1"), limit);
+                        if first.is_some() {
                             highest.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                             thread::yield_now();
                             running.fetch_sub(1, Ordering::SeqCst);
@@ -473,8 +473,8 @@ mod tests {
                 });
             }
         });
-        assert!(highest.load(Ordering::SeqCst) < u64::from(most), "besides the one that stays");
-        drop(kept);
+        assert!(highest.load(Ordering::SeqCst) < u64::from(limit), "besides the one that stays");
+        drop(first);
         let left: u64 =
             counts.in_flight.get().unwrap().0.iter().map(|e| e.value.load(Ordering::SeqCst)).sum();
         assert_eq!(left, 0, "all counts are at rest");
@@ -487,11 +487,13 @@ mod tests {
         let clients =
             || (0..u32::try_from(2 * ENTRIES_PER_SET * SET_COUNT).unwrap()).map(|n| IpAddr::V4(n.into()));
         assert!(clients().all(|client| counts.admit("p", client, rate, counts.epoch)));
-        let held: Vec<_> = clients().filter_map(|client| counts.begin_exchange("p", client, 1)).collect();
+        let exchanges: Vec<_> =
+            clients().filter_map(|client| counts.begin_exchange("p", client, 1)).collect();
         assert!(
-            held.len() <= ENTRIES_PER_SET * SET_COUNT && held.len() > ENTRIES_PER_SET * SET_COUNT * 9 / 10,
+            exchanges.len() <= ENTRIES_PER_SET * SET_COUNT
+                && exchanges.len() > ENTRIES_PER_SET * SET_COUNT * 9 / 10,
             "{}",
-            held.len()
+            exchanges.len()
         );
     }
 }

@@ -36,8 +36,8 @@ impl DescriptorBudget {
         let reserve = (RESERVED_DESCRIPTORS + RESERVED_PER_WORKER * workers).min(all / 4 * 3);
         let share = ((all - reserve) / workers).max(2);
         // Clients that are mostly idle may have more than half, but their requests need descriptors, too.
-        let most = share - (share / 4).max(1);
-        let connections = connections.map_or(share / 2, |wanted| (wanted / workers).min(most)).max(1);
+        let limit = share - (share / 4).max(1);
+        let connections = connections.map_or(share / 2, |wanted| (wanted / workers).min(limit)).max(1);
         Self { share, connections }
     }
 

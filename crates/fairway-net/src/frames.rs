@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use crate::spares::{Spare, SparePool};
+use crate::object_pool::{Spare, SparePool};
 
 /// The bytes kept for each kind of future.
 const MAX_SPARE_BYTES: usize = 4 * 1024 * 1024;

@@ -6,13 +6,13 @@ use std::rc::Rc;
 /// The memory of a worker that is lent.
 #[derive(Default)]
 pub struct SharedMemory {
-    lent: Cell<u64>,
+    lent_bytes: Cell<u64>,
 }
 
 impl SharedMemory {
     /// Lent bytes.
-    pub fn lent(&self) -> u64 {
-        self.lent.get()
+    pub fn lent_bytes(&self) -> u64 {
+        self.lent_bytes.get()
     }
 }
 
@@ -28,13 +28,13 @@ impl MemoryLoan {
         Self { growth: Rc::clone(growth), bytes: 0 }
     }
 
-    /// Borrows `bytes` more, if all loans of the worker stay within `most`.
-    pub fn extend(&mut self, bytes: u64, most: u64) -> bool {
-        let lent = self.growth.lent.get().saturating_add(bytes);
-        if lent > most {
+    /// Borrows `bytes` more, if all loans of the worker stay within `limit`.
+    pub fn extend(&mut self, bytes: u64, limit: u64) -> bool {
+        let lent = self.growth.lent_bytes.get().saturating_add(bytes);
+        if lent > limit {
             return false;
         }
-        self.growth.lent.set(lent);
+        self.growth.lent_bytes.set(lent);
         self.bytes += bytes;
         true
     }
@@ -43,7 +43,7 @@ impl MemoryLoan {
     pub fn give_back(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        self.growth.lent.set(self.growth.lent.get().saturating_sub(bytes));
+        self.growth.lent_bytes.set(self.growth.lent_bytes.get().saturating_sub(bytes));
     }
 
     /// Whether nothing is borrowed.
@@ -69,12 +69,12 @@ mod tests {
         assert!(one.extend(60, 100) && !other.extend(41, 100) && other.extend(40, 100));
         assert!(!one.extend(1, 100) && !one.extend(1, 0));
         one.give_back(10);
-        assert_eq!(growth.lent(), 90);
+        assert_eq!(growth.lent_bytes(), 90);
         drop(one);
-        assert_eq!(growth.lent(), 40);
+        assert_eq!(growth.lent_bytes(), 40);
         other.give_back(1_000);
         assert!(other.is_empty());
         drop(other);
-        assert_eq!(growth.lent(), 0);
+        assert_eq!(growth.lent_bytes(), 0);
     }
 }

@@ -12,7 +12,7 @@ use socket2::{Socket, Type};
 pub struct InheritedSockets {
     sockets: Vec<(SocketAddr, TcpListener)>,
     /// The inodes of all sockets ever added: one that is passed twice is one socket.
-    known: BTreeSet<u64>,
+    known_inodes: BTreeSet<u64>,
 }
 
 impl InheritedSockets {
@@ -24,7 +24,7 @@ impl InheritedSockets {
         for descriptor in descriptors {
             let socket = Socket::from(descriptor);
             let address = listening_address(&socket)?;
-            if self.known.insert(socket.cookie()?) {
+            if self.known_inodes.insert(socket.cookie()?) {
                 socket.set_nonblocking(true)?;
                 // Accepted sockets inherit it, like those bound here.
                 socket.set_tcp_nodelay(true)?;

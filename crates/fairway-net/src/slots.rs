@@ -21,7 +21,7 @@ pub struct ExchangeSlots<F> {
     bell: Arc<Readiness>,
     slots: Vec<Slot<F>>,
     /// Those that are not polled before they are released.
-    held: [u64; WORDS],
+    occupied: [u64; WORDS],
 }
 
 struct Slot<F> {
@@ -57,8 +57,8 @@ impl Readiness {
     }
 
     /// Whether there is nothing to poll, apart from held exchanges.
-    fn is_silent(&self, held: &[u64; WORDS]) -> bool {
-        self.ready.iter().zip(held).all(|(word, held)| word.load(Ordering::SeqCst) & !held == 0)
+    fn is_silent(&self, occupied: &[u64; WORDS]) -> bool {
+        self.ready.iter().zip(occupied).all(|(word, held)| word.load(Ordering::SeqCst) & !held == 0)
     }
 }
 
@@ -75,11 +75,11 @@ impl Wake for SlotWaker {
 impl<F: Future> ExchangeSlots<F> {
     /// No exchanges yet; they will run in these frames.
     pub fn new(frames: Rc<FuturePool<F>>) -> Self {
-        Self { frames, bell: Arc::default(), slots: Vec::new(), held: [0; WORDS] }
+        Self { frames, bell: Arc::default(), slots: Vec::new(), occupied: [0; WORDS] }
     }
 
     /// Starts the exchange that `begin` makes. The next round polls it.
-    pub fn begin(&mut self, slot: usize, begin: impl FnOnce() -> F) {
+    pub fn start(&mut self, slot: usize, begin: impl FnOnce() -> F) {
         while self.slots.len() <= slot {
             let pull = SlotWaker { bell: Arc::clone(&self.bell), slot: self.slots.len() };
             self.slots.push(Slot { frame: None, waker: Arc::new(pull).into() });
@@ -100,12 +100,12 @@ impl<F: Future> ExchangeSlots<F> {
 
     /// Holds the exchange that just began in this slot: it is not polled before it is released.
     pub fn hold(&mut self, slot: usize) {
-        self.held[slot / 64] |= 1 << (slot % 64);
+        self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 
     /// Releases an exchange; the next round polls it.
     pub fn release(&mut self, slot: usize) {
-        self.held[slot / 64] &= !(1 << (slot % 64));
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
         self.ring(slot);
     }
 
@@ -117,9 +117,9 @@ impl<F: Future> ExchangeSlots<F> {
     }
 
     /// The connection is about to wait. Returns whether it may: nothing is to be polled.
-    pub fn rest(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.bell.is_heard.store(false, Ordering::SeqCst);
-        self.bell.is_silent(&self.held)
+        self.bell.is_silent(&self.occupied)
     }
 
     /// Polls each marked exchange once, and calls `over` with the slot and output of each that ended. Returns how many
@@ -127,10 +127,10 @@ impl<F: Future> ExchangeSlots<F> {
     pub fn poll_round(&mut self, mut over: impl FnMut(usize, F::Output)) -> usize {
         let mut polled = 0;
         for (index, word) in self.bell.ready.iter().enumerate() {
-            let held = self.held[index];
-            let mut bits = match held {
+            let occupied_word = self.occupied[index];
+            let mut bits = match occupied_word {
                 0 => word.swap(0, Ordering::SeqCst),
-                _ => word.fetch_and(held, Ordering::SeqCst) & !held,
+                _ => word.fetch_and(occupied_word, Ordering::SeqCst) & !occupied_word,
             };
             while bits != 0 {
                 let slot = index * 64 + bits.trailing_zeros() as usize;

@@ -29,7 +29,7 @@ impl ConnectionSpread {
 
     /// Places a connection on the worker with the fewest, or on `here` if no other has fewer.
     #[must_use]
-    pub fn begin(self: &Arc<Self>, here: usize) -> SpreadConnection {
+    pub fn register(self: &Arc<Self>, here: usize) -> SpreadConnection {
         let mut workers = self.lock();
         let least = workers.iter().enumerate().filter(|(_, load)| !load.is_leaving);
         let least = least.min_by_key(|(at, load)| (load.open, *at != here)).map_or(here, |(at, _)| at);
@@ -43,7 +43,7 @@ impl ConnectionSpread {
     }
 
     /// Places no more connections of other workers on this one.
-    pub fn leave(&self, worker: usize) {
+    pub fn unregister(&self, worker: usize) {
         if let Some(load) = self.lock().get_mut(worker) {
             load.is_leaving = true;
         }
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn the_worker_with_the_fewest_gets_it_and_the_one_that_has_it_keeps_it_among_equals() {
         let spread = ConnectionSpread::new(3);
-        let first = spread.begin(1);
+        let first = spread.register(1);
         assert_eq!(first.worker(), 1, "none has fewer");
-        assert_eq!(spread.begin(1).worker(), 0);
-        assert_eq!(spread.begin(2).worker(), 2);
+        assert_eq!(spread.register(1).worker(), 0);
+        assert_eq!(spread.register(2).worker(), 2);
         drop(first);
         assert_eq!(spread.counts(), [0, 0, 0]);
     }
@@ -102,11 +102,11 @@ mod tests {
     #[test]
     fn one_that_leaves_gets_none_and_the_last_keeps_its_own() {
         let spread = ConnectionSpread::new(2);
-        spread.leave(1);
-        let shares: Vec<_> = (0..3).map(|_| spread.begin(0)).collect();
+        spread.unregister(1);
+        let shares: Vec<_> = (0..3).map(|_| spread.register(0)).collect();
         assert_eq!(spread.counts(), [3, 0]);
-        spread.leave(0);
-        assert_eq!(spread.begin(1).worker(), 1, "nobody else is there");
+        spread.unregister(0);
+        assert_eq!(spread.register(1).worker(), 1, "nobody else is there");
         drop(shares);
     }
 
@@ -117,9 +117,9 @@ mod tests {
             let mut shares = Vec::new();
             for count in 1..100u64 {
                 let here = usize::try_from(count.pow(5) / 7 % workers).unwrap();
-                shares.push(spread.begin(here));
-                let most = spread.counts().into_iter().max().unwrap();
-                assert_eq!(most, count.div_ceil(workers));
+                shares.push(spread.register(here));
+                let limit = spread.counts().into_iter().max().unwrap();
+                assert_eq!(limit, count.div_ceil(workers));
             }
             drop(shares);
             assert!(spread.counts().iter().all(|open| *open == 0));

@@ -114,10 +114,10 @@ impl Transport for TcpStream {
     fn ask_when_silent(&self, patience: Duration) {
         // The first probe takes an interval, too.
         let questions = u32::try_from(patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
-        let asked =
+        let requested_bytes =
             TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN).with_retries(questions);
         // A socket that rejects the option is broken already.
-        let _ = SockRef::from(self).set_tcp_keepalive(&asked);
+        let _ = SockRef::from(self).set_tcp_keepalive(&requested_bytes);
     }
 
     fn watch_closely(&self) {
@@ -261,7 +261,7 @@ impl Transport for tokio::io::DuplexStream {
 /// does not say when encrypted data was sent.
 pub struct PrefixedStream<S> {
     prefix: Vec<u8>,
-    taken: usize,
+    bytes_taken: usize,
     /// Bytes that the stream accepted.
     written: u64,
     stream: S,
@@ -270,7 +270,7 @@ pub struct PrefixedStream<S> {
 impl<S> PrefixedStream<S> {
     /// `prefix` is read first, then the stream.
     pub fn new(prefix: Vec<u8>, stream: S) -> Self {
-        Self { prefix, taken: 0, written: 0, stream }
+        Self { prefix, bytes_taken: 0, written: 0, stream }
     }
 }
 
@@ -280,14 +280,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.taken < self.prefix.len() {
-            let rest = &self.prefix[self.taken..];
+        if self.bytes_taken < self.prefix.len() {
+            let rest = &self.prefix[self.bytes_taken..];
             let some = rest.len().min(into.remaining());
             into.put_slice(&rest[..some]);
-            self.taken += some;
-            if self.taken == self.prefix.len() {
+            self.bytes_taken += some;
+            if self.bytes_taken == self.prefix.len() {
                 self.prefix = Vec::new();
-                self.taken = 0;
+                self.bytes_taken = 0;
             }
             return Poll::Ready(Ok(()));
         }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::ReadBuf;
 
-use crate::spares::SparePool;
+use crate::object_pool::SparePool;
 use crate::transport::{ANSWER_READ, Transport};
 
 /// Room for the largest read.
@@ -439,7 +439,7 @@ impl<S: Transport> Wire<S> {
     }
 
     /// Releases empty buffers: the connection is idle.
-    pub fn rest(&mut self, workspace: &Workspace) {
+    pub fn release_memory(&mut self, workspace: &Workspace) {
         self.inbox.release(workspace);
         self.outbox.release(workspace);
     }

@@ -16,7 +16,8 @@ fn headers_of_the_proxy_protocol_hold() {
         let input = fs::read(file.expect("a readable corpus").path()).expect("a readable file");
         checks::proxy_header(&input, |bytes| match parse(bytes) {
             Ok(header) => {
-                Ok(header.map(|header| (header.client.zip(header.server), bytes.len() - header.rest.len())))
+                Ok(header
+                    .map(|header| (header.client.zip(header.server), bytes.len() - header.remaining.len())))
             }
             Err(_) => Err(()),
         });

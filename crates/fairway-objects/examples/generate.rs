@@ -250,9 +250,10 @@ custom_resource! {{
         let mut fields = String::new();
         for (name, property) in properties {
             let place = format!("{at}.{name}");
-            let of = self.type_of(property, &place)?;
-            let of = if BOXED.contains(&place.as_str()) { format!("Box<{of}>") } else { of };
-            fields.push_str(&field(name, &of, required(name)));
+            let type_name = self.type_of(property, &place)?;
+            let field_type =
+                if BOXED.contains(&place.as_str()) { format!("Box<{type_name}>") } else { type_name };
+            fields.push_str(&field(name, &field_type, required(name)));
         }
         for (_, name, of) in EARLIER.iter().filter(|(place, ..)| at.rsplit('.').next() == Some(place)) {
             fields.push_str(&field(name, of, false));
@@ -279,9 +280,9 @@ pub struct {name} {{
 }
 
 /// A field: absent values are not written, except for required fields.
-fn field(name: &str, of: &str, required: bool) -> String {
+fn field(name: &str, type_name: &str, required: bool) -> String {
     let own = field_name(name);
-    let (of, skipped) = match of {
+    let (of, skipped) = match type_name {
         of if required => (of.to_owned(), ""),
         of if of.starts_with("Vec<") => (of.to_owned(), "Vec::is_empty"),
         of if of.starts_with("BTreeMap<") => (of.to_owned(), "BTreeMap::is_empty"),

@@ -112,7 +112,7 @@ pub enum ResolveError {
     /// It has no such port, but these.
     NoPort {
         /// Names and numbers, for messages.
-        known: String,
+        known_names: String,
     },
     /// It is of type ExternalName, and those are refused.
     External,
@@ -197,7 +197,7 @@ impl BackendRef {
     /// The same with traffic settings from `policy`; backends with different policies have different keys.
     pub fn with_traffic(mut self, policy: &ObjectKey, traffic: BackendTraffic) -> Self {
         self.key = BackendKey(format!("{};traffic={policy}", self.key).into());
-        self.traffic = traffic.kept();
+        self.traffic = traffic.if_not_empty();
         self
     }
 
@@ -209,7 +209,7 @@ impl BackendRef {
         if distribution.is_none() && health.is_none() {
             return traffic.cloned();
         }
-        BackendTraffic { distribution, health, ..BackendTraffic::or_default(traffic).clone() }.kept()
+        BackendTraffic { distribution, health, ..BackendTraffic::or_default(traffic).clone() }.if_not_empty()
     }
 
     /// The same with another source of addresses.
@@ -234,7 +234,7 @@ impl BackendRef {
             let ports = &*import.object.spec.ports;
             return match service_port(ports, &self.port, protocol) {
                 Some(port) => Ok(ResolvedTarget::Slices(port_choice(port, protocol))),
-                None => Err(ResolveError::NoPort { known: known_ports(ports) }),
+                None => Err(ResolveError::NoPort { known_names: known_ports(ports) }),
             };
         }
         let service = match (inputs.resources.services.get(&self.service), &self.by_url) {
@@ -268,7 +268,7 @@ impl BackendRef {
             ([], Ok(number)) => {
                 Ok(ResolvedTarget::Slices(PortChoice { name: "".into(), number: Some(number), protocol }))
             }
-            _ => Err(ResolveError::NoPort { known: known_ports(ports) }),
+            _ => Err(ResolveError::NoPort { known_names: known_ports(ports) }),
         }
     }
 
@@ -293,7 +293,7 @@ impl BackendRef {
             _ => u16::try_from(port.port).ok(),
         });
         let port = own.or_else(|| self.port.parse().ok());
-        let port = port.ok_or_else(|| ResolveError::NoPort { known: known_ports(ports) })?;
+        let port = port.ok_or_else(|| ResolveError::NoPort { known_names: known_ports(ports) })?;
         let name = name.to_ascii_lowercase().trim_end_matches('.').into();
         Ok(ResolvedTarget::External(ExternalName { name, port }))
     }

@@ -43,14 +43,14 @@ pub struct OutlierEjection {
 ///
 /// # Errors
 /// The first invalid field.
-pub fn ejection(of: &types::OutlierEjection) -> Result<OutlierEjection, InvalidField> {
-    let failures = of.consecutive_failures.map(i64::from);
+pub fn ejection(spec: &types::OutlierEjection) -> Result<OutlierEjection, InvalidField> {
+    let failures = spec.consecutive_failures.map(i64::from);
     let failures: Option<NonZeroU8> =
         read_number::<u8>("consecutiveFailures", failures, 1..=255)?.and_then(NonZeroU8::new);
-    let first = positive_time("firstTime", of.first_time.as_deref())?;
-    let longest = positive_time("longestTime", of.longest_time.as_deref())?;
-    let latency = of.latency.as_ref().map(latency).transpose()?;
-    match of.mode.as_deref().unwrap_or_default() {
+    let first = positive_time("firstTime", spec.first_time.as_deref())?;
+    let longest = positive_time("longestTime", spec.longest_time.as_deref())?;
+    let latency = spec.latency.as_ref().map(latency).transpose()?;
+    match spec.mode.as_deref().unwrap_or_default() {
         "" | "ConsecutiveFailures" => {}
         "Off" if failures.is_some() || first.is_some() || longest.is_some() || latency.is_some() => {
             return Err(invalid_field("mode", "Off", "has no other fields"));
@@ -76,10 +76,10 @@ fn positive_time(field: &str, value: Option<&str>) -> Result<Option<Duration>, I
     value.map(read).transpose()
 }
 
-fn latency(of: &types::LatencyEjection) -> Result<LatencyEjection, InvalidField> {
-    let factor = read_number::<u8>("latency.factor", of.factor.map(i64::from), 2..=100)?;
-    let responses = read_number::<u32>("latency.minResponses", of.min_responses, 1..=MAX_NUMBER)?;
-    let interval = time("latency.interval", of.interval.as_deref(), INTERVAL_RANGE[0]..=INTERVAL_RANGE[1])?;
+fn latency(spec: &types::LatencyEjection) -> Result<LatencyEjection, InvalidField> {
+    let factor = read_number::<u8>("latency.factor", spec.factor.map(i64::from), 2..=100)?;
+    let responses = read_number::<u32>("latency.minResponses", spec.min_responses, 1..=MAX_NUMBER)?;
+    let interval = time("latency.interval", spec.interval.as_deref(), INTERVAL_RANGE[0]..=INTERVAL_RANGE[1])?;
     Ok(LatencyEjection {
         factor: factor.and_then(NonZeroU8::new).unwrap_or(DEFAULT_LATENCY_FACTOR),
         responses: responses.and_then(NonZeroU32::new).unwrap_or(DEFAULT_MIN_RESPONSES),
@@ -100,11 +100,11 @@ pub struct Limits {
 ///
 /// # Errors
 /// The first invalid field.
-pub fn limits(of: &types::BackendLimits) -> Result<Limits, InvalidField> {
+pub fn limits(limits: &types::BackendLimits) -> Result<Limits, InvalidField> {
     let (requests, connections) =
-        (positive_number("requests", of.requests)?, positive_number("connections", of.connections)?);
-    let concurrency = of.adaptive_concurrency.as_ref().map(concurrency).transpose()?;
-    let pending: Option<u32> = read_number("pendingRequests", of.pending_requests, 0..=MAX_NUMBER)?;
+        (positive_number("requests", limits.requests)?, positive_number("connections", limits.connections)?);
+    let concurrency = limits.adaptive_concurrency.as_ref().map(concurrency).transpose()?;
+    let pending: Option<u32> = read_number("pendingRequests", limits.pending_requests, 0..=MAX_NUMBER)?;
     if pending.is_some() && requests.is_none() && connections.is_none() && concurrency.is_none() {
         let problem = "has no meaning without requests, connections or adaptiveConcurrency";
         return Err(invalid_field("pendingRequests", "", problem));
@@ -114,10 +114,10 @@ pub fn limits(of: &types::BackendLimits) -> Result<Limits, InvalidField> {
         requests,
         concurrency,
         pending: pending.unwrap_or_default(),
-        retries: read_number("retries", of.retries, 0..=MAX_NUMBER)?,
+        retries: read_number("retries", limits.retries, 0..=MAX_NUMBER)?,
     };
     Ok(Limits {
-        in_flight: positive_number("requestsPerEndpoint", of.requests_per_endpoint)?,
+        in_flight: positive_number("requestsPerEndpoint", limits.requests_per_endpoint)?,
         of_backend: (of_backend != BackendLimits::default()).then_some(of_backend),
     })
 }
@@ -126,9 +126,9 @@ fn positive_number(field: &str, value: Option<i64>) -> Result<Option<NonZeroU32>
     Ok(read_number::<u32>(field, value, 1..=MAX_NUMBER)?.and_then(NonZeroU32::new))
 }
 
-fn concurrency(of: &types::AdaptiveConcurrency) -> Result<AdaptiveConcurrency, InvalidField> {
-    let minimum = positive_number("adaptiveConcurrency.minimum", of.minimum)?;
-    let maximum = positive_number("adaptiveConcurrency.maximum", of.maximum)?;
+fn concurrency(concurrency: &types::AdaptiveConcurrency) -> Result<AdaptiveConcurrency, InvalidField> {
+    let minimum = positive_number("adaptiveConcurrency.minimum", concurrency.minimum)?;
+    let maximum = positive_number("adaptiveConcurrency.maximum", concurrency.maximum)?;
     // If only one is given, the other adapts to it.
     let minimum = minimum.unwrap_or(maximum.unwrap_or(DEFAULT_MIN_CONCURRENCY).min(DEFAULT_MIN_CONCURRENCY));
     let maximum = maximum.unwrap_or(DEFAULT_MAX_CONCURRENCY.max(minimum));

@@ -65,9 +65,9 @@ impl Balance {
             Some(TrafficDistribution::Any) => ";any-zone",
         });
         // Different settings must never share a backend; equal ones may.
-        let hash = |of: &dyn Fn(&mut DefaultHasher)| {
+        let hash = |hash_into: &dyn Fn(&mut DefaultHasher)| {
             let mut hash = DefaultHasher::new();
-            of(&mut hash);
+            hash_into(&mut hash);
             hash.finish()
         };
         if let Some(health) = &self.health {
@@ -95,9 +95,10 @@ impl Balance {
         Self { distribution: None, health: None, traffic: None, ..self.clone() }
     }
 
-    /// The same with the settings from Fairway's own annotations in `of`.
-    pub fn with_annotations_of(self, of: &Self) -> Self {
-        let (distribution, health, traffic) = (of.distribution, of.health.clone(), of.traffic.clone());
+    /// The same with the settings from Fairway's own annotations in `annotated`.
+    pub fn with_annotations_of(self, annotated: &Self) -> Self {
+        let (distribution, health, traffic) =
+            (annotated.distribution, annotated.health.clone(), annotated.traffic.clone());
         Self { distribution, health, traffic, ..self }
     }
 

@@ -10,8 +10,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
+use crate::certificate_issuer;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::issued;
 use crate::object::{Kind, ObjectKey, Sourced};
 
 /// A parsed certificate with its validity.
@@ -41,7 +41,7 @@ pub fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<ParsedCertifica
         origin: secret.origin(Kind::Secret, key, ""),
         names: certificate_names(&parsed),
         not_after: parsed.validity().not_after.timestamp(),
-        issued: Arc::new(issued::read_issued(&parsed)),
+        issued: Arc::new(certificate_issuer::read_issued(&parsed)),
         private_key: PrivateKey::from_der(private_key.secret_der()),
         chain: chain.iter().map(|der| Arc::from(der.as_ref())).collect(),
     };

@@ -28,7 +28,7 @@ pub struct Levels {
     /// The levels that an object may request.
     pub range: RangeInclusive<u8>,
     /// A description for messages.
-    pub what: &'static str,
+    pub description: &'static str,
     /// The highest level that Fairway uses, if it is lower.
     pub limit: Option<LevelLimit>,
 }
@@ -44,11 +44,11 @@ pub struct LevelLimit {
     pub consequence: &'static str,
 }
 
-static GZIP_LEVELS: Levels = Levels { range: 1..=9, what: "a whole number from 1 to 9", limit: None };
+static GZIP_LEVELS: Levels = Levels { range: 1..=9, description: "a whole number from 1 to 9", limit: None };
 
 static BROTLI_LEVELS: Levels = Levels {
     range: 0..=11,
-    what: "a whole number from 0 to 11",
+    description: "a whole number from 0 to 11",
     limit: Some(LevelLimit {
         highest: 6,
         problem: "the highest level is 6, because all other requests of a worker would wait for one that compresses harder",
@@ -58,7 +58,7 @@ static BROTLI_LEVELS: Levels = Levels {
 
 static ZSTD_LEVELS: Levels = Levels {
     range: 1..=22,
-    what: "a whole number from 1 to 22",
+    description: "a whole number from 1 to 22",
     limit: Some(LevelLimit {
         highest: 9,
         problem: "the highest level is 9, because all other requests of a worker would wait for one that compresses harder",
@@ -78,9 +78,9 @@ pub fn levels(coding: ContentCoding) -> &'static Levels {
 
 /// The level to use for a requested one, and the limit that it exceeds. `None` if it is no level of the coding.
 #[must_use]
-pub fn level(coding: ContentCoding, asked: i64) -> Option<(u8, Option<&'static LevelLimit>)> {
+pub fn level(coding: ContentCoding, wanted: i64) -> Option<(u8, Option<&'static LevelLimit>)> {
     let Levels { range, limit, .. } = levels(coding);
-    let level = u8::try_from(asked).ok().filter(|level| range.contains(level))?;
+    let level = u8::try_from(wanted).ok().filter(|level| range.contains(level))?;
     let limit = limit.as_ref().filter(|limit| level > limit.highest);
     Some((limit.map_or(level, |limit| limit.highest), limit))
 }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn levels_beyond_the_highest_are_lowered() {
-        let of = |coding, asked| level(coding, asked).map(|(level, limit)| (level, limit.is_some()));
+        let level_of = |coding, asked| level(coding, asked).map(|(level, limit)| (level, limit.is_some()));
         for (asked, brotli, gzip, zstd) in [
             (-1, None, None, None),
             (0, Some((0, false)), None, None),
@@ -162,9 +162,9 @@ mod tests {
             (23, None, None, None),
             (256, None, None, None),
         ] {
-            assert_eq!(of(ContentCoding::Zstd, asked), zstd, "{asked}");
-            assert_eq!(of(ContentCoding::Brotli, asked), brotli, "{asked}");
-            assert_eq!(of(ContentCoding::Gzip, asked), gzip, "{asked}");
+            assert_eq!(level_of(ContentCoding::Zstd, asked), zstd, "{asked}");
+            assert_eq!(level_of(ContentCoding::Brotli, asked), brotli, "{asked}");
+            assert_eq!(level_of(ContentCoding::Gzip, asked), gzip, "{asked}");
         }
     }
 

@@ -14,7 +14,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::inputs::Inputs;
 use crate::object::ObjectKey;
 use crate::options::ExternalNameOptions;
-use crate::own::OwnAddresses;
+use crate::own_addresses::OwnAddresses;
 
 /// The code of diagnostics about refused addresses.
 pub(crate) const REFUSED_ADDRESS_CODE: &str = "external-name-address";
@@ -143,7 +143,7 @@ pub fn refusal(address: SocketAddr, external: &ExternalNameOptions) -> Option<St
 fn address_refusal(address: SocketAddr, external: &ExternalNameOptions) -> Option<AddressRefusal> {
     let ip = address.ip();
     let meant: Vec<IpAddr> = [Some(ip), embedded_ipv4(ip).map(IpAddr::V4)].into_iter().flatten().collect();
-    if meant.iter().any(|ip| external.own.reaches(SocketAddr::new(*ip, address.port()))) {
+    if meant.iter().any(|ip| external.own_addresses.reaches(SocketAddr::new(*ip, address.port()))) {
         return Some(AddressRefusal::Own);
     }
     special_range(ip, &external.allowed).map(|(range, what)| AddressRefusal::Special(range, what))
@@ -204,7 +204,7 @@ impl OwnAddresses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::own::OwnListener;
+    use crate::own_addresses::OwnListener;
 
     fn judged(ip: &str, external: &ExternalNameOptions) -> Option<AddressRefusal> {
         address_refusal(SocketAddr::new(ip.parse::<IpAddr>().unwrap().to_canonical(), 80), external)
@@ -289,7 +289,7 @@ mod tests {
             gateways: Some(20_000..=29_999),
         };
         let allowed = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
-        let external = ExternalNameOptions { own, allowed, ..ExternalNameOptions::default() };
+        let external = ExternalNameOptions { own_addresses: own, allowed, ..ExternalNameOptions::default() };
         let refused = |text: &str| address_refusal(address(text), &external) == Some(AddressRefusal::Own);
         for own in [
             "10.1.2.3:8080",

@@ -55,27 +55,36 @@ impl InvalidField {
 ///
 /// # Errors
 /// The first invalid field.
-pub fn read(of: &ExternalProcessor, name: Arc<str>, namespace: &str) -> Result<Extension, InvalidField> {
-    let message_timeout = message_timeout(of.message_timeout.as_deref())?;
-    let mode = of.processing_mode.as_ref();
+pub fn read(
+    processor: &ExternalProcessor,
+    name: Arc<str>,
+    namespace: &str,
+) -> Result<Extension, InvalidField> {
+    let message_timeout = message_timeout(processor.message_timeout.as_deref())?;
+    let mode = processor.processing_mode.as_ref();
     let usual = Timeouts::default();
     Ok(Extension {
         name,
         service: GrpcService {
             backend: BackendKey("".into()),
-            authority: authority(of.host.as_deref(), &of.backend_ref, namespace)?,
+            authority: authority(processor.host.as_deref(), &processor.backend_ref, namespace)?,
             // A stream lives as long as its exchange: only the response to a message has a timeout.
             timeouts: Timeouts { connect: usual.connect.min(message_timeout), ..usual },
         },
         message_timeout,
-        failure_mode_allow: fails_open(of)?,
+        failure_mode_allow: fails_open(processor)?,
         request: read_phases("request", mode.and_then(|mode| mode.request.as_ref()))?,
         response: read_phases("response", mode.and_then(|mode| mode.response.as_ref()))?,
-        allow_mode_override: of.allow_mode_override.unwrap_or_default(),
-        mutation_rules: of.mutation_rules.as_ref().map(mutation_rules).transpose()?.unwrap_or_default(),
-        max_buffered_body: buffered_bytes(of.max_buffered_bytes.as_ref())?,
-        attributes: attributes(&of.attributes)?,
-        metadata: metadata(&of.metadata)?,
+        allow_mode_override: processor.allow_mode_override.unwrap_or_default(),
+        mutation_rules: processor
+            .mutation_rules
+            .as_ref()
+            .map(mutation_rules)
+            .transpose()?
+            .unwrap_or_default(),
+        max_buffered_body: buffered_bytes(processor.max_buffered_bytes.as_ref())?,
+        attributes: attributes(&processor.attributes)?,
+        metadata: metadata(&processor.metadata)?,
         picks_endpoint: false,
     })
 }
@@ -84,9 +93,9 @@ pub fn read(of: &ExternalProcessor, name: Arc<str>, namespace: &str) -> Result<E
 ///
 /// # Errors
 /// `failureMode` is neither `Closed` nor `Open`.
-pub fn fails_open(of: &ExternalProcessor) -> Result<bool, InvalidField> {
+pub fn fails_open(processor: &ExternalProcessor) -> Result<bool, InvalidField> {
     let known = [("Closed", false), ("Open", true)];
-    Ok(parse_enum("failureMode", of.failure_mode.as_deref(), &known)?.unwrap_or_default())
+    Ok(parse_enum("failureMode", processor.failure_mode.as_deref(), &known)?.unwrap_or_default())
 }
 
 fn message_timeout(text: Option<&str>) -> Result<Duration, InvalidField> {
@@ -152,9 +161,9 @@ fn read_phases(message: &str, mode: Option<&MessageProcessing>) -> Result<Proces
     Ok(ProcessingPhases { headers, body, trailers })
 }
 
-fn mutation_rules(of: &HeaderMutationRules) -> Result<MutationRules, InvalidField> {
+fn mutation_rules(rules: &HeaderMutationRules) -> Result<MutationRules, InvalidField> {
     let field = "mutationRules.denied";
-    if of.denied.len() > MAX_DENIED_HEADERS {
+    if rules.denied.len() > MAX_DENIED_HEADERS {
         return Err(InvalidField::too_many(field, MAX_DENIED_HEADERS, "names"));
     }
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -163,10 +172,10 @@ fn mutation_rules(of: &HeaderMutationRules) -> Result<MutationRules, InvalidFiel
         false => Err(InvalidField::new(field, name, "is no name of a header")),
     };
     Ok(MutationRules {
-        allow_path_and_method: of.allow_path_and_method.unwrap_or_default(),
-        allow_forwarded: of.allow_forwarded.unwrap_or_default(),
-        denied: of.denied.iter().map(name).collect::<Result<_, _>>()?,
-        error_on_denied: of.error_on_denied.unwrap_or_default(),
+        allow_path_and_method: rules.allow_path_and_method.unwrap_or_default(),
+        allow_forwarded: rules.allow_forwarded.unwrap_or_default(),
+        denied: rules.denied.iter().map(name).collect::<Result<_, _>>()?,
+        error_on_denied: rules.error_on_denied.unwrap_or_default(),
     })
 }
 
@@ -211,8 +220,8 @@ fn attributes(names: &[String]) -> Result<Vec<(Arc<str>, Template)>, InvalidFiel
 /// Namespaces and their objects as JSON.
 type Metadata = Vec<(Arc<str>, Arc<str>)>;
 
-fn metadata(of: &BTreeMap<String, Map<String, Value>>) -> Result<Metadata, InvalidField> {
-    if of.len() > MAX_METADATA_NAMESPACES {
+fn metadata(spec: &BTreeMap<String, Map<String, Value>>) -> Result<Metadata, InvalidField> {
+    if spec.len() > MAX_METADATA_NAMESPACES {
         return Err(InvalidField::too_many("metadata", MAX_METADATA_NAMESPACES, "namespaces"));
     }
     let written = |(namespace, object): (&String, &Map<String, Value>)| {
@@ -223,5 +232,5 @@ fn metadata(of: &BTreeMap<String, Map<String, Value>>) -> Result<Metadata, Inval
             _ => Err(InvalidField::new("metadata", namespace, problem())),
         }
     };
-    of.iter().map(written).collect()
+    spec.iter().map(written).collect()
 }

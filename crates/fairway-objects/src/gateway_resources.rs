@@ -119,7 +119,7 @@ impl GatewayResources {
     }
 
     /// Sets where a Gateway is reachable.
-    pub(crate) fn place(&mut self, gateway: ObjectKey, placement: Option<Arc<Placement>>) {
+    pub(crate) fn set_placement(&mut self, gateway: ObjectKey, placement: Option<Arc<Placement>>) {
         match placement {
             Some(placement) => drop(self.placements.insert(gateway, placement)),
             None => drop(self.placements.remove(&gateway)),

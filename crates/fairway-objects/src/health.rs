@@ -30,13 +30,14 @@ const MAX_TEXT_BYTES: usize = 1024;
 ///
 /// # Errors
 /// The first invalid field.
-pub fn read(of: &types::Health) -> Result<EndpointHealth, InvalidField> {
-    let slow_start = time("slowStart", of.slow_start.as_deref(), Duration::from_secs(1)..=MAX_SLOW_START)?;
-    let threshold = of.panic_threshold.map(|percent| match u8::try_from(percent) {
+pub fn read(health: &types::Health) -> Result<EndpointHealth, InvalidField> {
+    let slow_start =
+        time("slowStart", health.slow_start.as_deref(), Duration::from_secs(1)..=MAX_SLOW_START)?;
+    let threshold = health.panic_threshold.map(|percent| match u8::try_from(percent) {
         Ok(percent @ 0..=100) => Ok(percent),
         _ => Err(invalid_field("panicThreshold", &percent, "is not from 0 to 100")),
     });
-    let check = of.check.as_ref().map(check).transpose()?;
+    let check = health.check.as_ref().map(check).transpose()?;
     let panic_threshold = threshold.transpose()?;
     if panic_threshold.is_some() && check.is_none() {
         return Err(invalid_field("panicThreshold", "", "has no meaning without check"));
@@ -45,28 +46,28 @@ pub fn read(of: &types::Health) -> Result<EndpointHealth, InvalidField> {
     Ok(EndpointHealth { check: check.map(Arc::new), slow_start, panic_threshold })
 }
 
-fn check(of: &types::HealthCheck) -> Result<HealthCheck, InvalidField> {
-    let interval = time("check.interval", of.interval.as_deref(), INTERVAL_RANGE[0]..=INTERVAL_RANGE[1])?;
+fn check(spec: &types::HealthCheck) -> Result<HealthCheck, InvalidField> {
+    let interval = time("check.interval", spec.interval.as_deref(), INTERVAL_RANGE[0]..=INTERVAL_RANGE[1])?;
     let interval = interval.unwrap_or(DEFAULT_INTERVAL);
-    let timeout = time("check.timeout", of.timeout.as_deref(), Duration::from_millis(1)..=interval)?;
+    let timeout = time("check.timeout", spec.timeout.as_deref(), Duration::from_millis(1)..=interval)?;
     Ok(HealthCheck {
-        probe: read_probe(of)?,
+        probe: read_probe(spec)?,
         interval,
         timeout: timeout.unwrap_or(DEFAULT_TIMEOUT.min(interval)),
-        failures: positive_count("check.unhealthyThreshold", of.unhealthy_threshold)?
+        failures: positive_count("check.unhealthyThreshold", spec.unhealthy_threshold)?
             .unwrap_or(DEFAULT_FAILURES),
-        successes: positive_count("check.healthyThreshold", of.healthy_threshold)?
+        successes: positive_count("check.healthyThreshold", spec.healthy_threshold)?
             .unwrap_or(DEFAULT_SUCCESSES),
     })
 }
 
-fn read_probe(of: &types::HealthCheck) -> Result<Probe, InvalidField> {
-    let kind = of.type_.as_deref().unwrap_or("HTTP");
+fn read_probe(spec: &types::HealthCheck) -> Result<Probe, InvalidField> {
+    let kind = spec.type_.as_deref().unwrap_or("HTTP");
     let fields = [
-        ("check.path", of.path.is_some(), "HTTP"),
-        ("check.host", of.host.is_some(), "HTTP"),
-        ("check.expectedStatuses", !of.expected_statuses.is_empty(), "HTTP"),
-        ("check.service", of.service.is_some(), "GRPC"),
+        ("check.path", spec.path.is_some(), "HTTP"),
+        ("check.host", spec.host.is_some(), "HTTP"),
+        ("check.expectedStatuses", !spec.expected_statuses.is_empty(), "HTTP"),
+        ("check.service", spec.service.is_some(), "GRPC"),
     ];
     let stray = fields.into_iter().find(|(_, is_there, of)| *is_there && *of != kind);
     let known = ["HTTP", "GRPC", "TCP"].contains(&kind);
@@ -76,19 +77,19 @@ fn read_probe(of: &types::HealthCheck) -> Result<Probe, InvalidField> {
     Ok(match kind {
         "TCP" => Probe::Tcp,
         "GRPC" => Probe::Grpc {
-            service: text("check.service", of.service.as_deref(), is_service)?.unwrap_or_default(),
+            service: text("check.service", spec.service.as_deref(), is_service)?.unwrap_or_default(),
         },
         "HTTP" => Probe::Http {
-            path: text("check.path", of.path.as_deref(), is_path)?.unwrap_or_else(|| "/".into()),
-            host: text("check.host", of.host.as_deref(), is_host)?,
-            statuses: read_statuses(&of.expected_statuses)?,
+            path: text("check.path", spec.path.as_deref(), is_path)?.unwrap_or_else(|| "/".into()),
+            host: text("check.host", spec.host.as_deref(), is_host)?,
+            statuses: read_statuses(&spec.expected_statuses)?,
         },
         other => return Err(invalid_field("check.type", other, "is none of HTTP, GRPC, TCP")),
     })
 }
 
-fn read_statuses(of: &[i32]) -> Result<Vec<u16>, InvalidField> {
-    if of.len() > MAX_STATUSES {
+fn read_statuses(accepted: &[i32]) -> Result<Vec<u16>, InvalidField> {
+    if accepted.len() > MAX_STATUSES {
         return Err(invalid_field(
             "check.expectedStatuses",
             "",
@@ -99,7 +100,7 @@ fn read_statuses(of: &[i32]) -> Result<Vec<u16>, InvalidField> {
         Ok(status @ 200..=599) => Ok(status),
         _ => Err(invalid_field("check.expectedStatuses", status, "is not from 200 to 599")),
     };
-    of.iter().map(status).collect()
+    accepted.iter().map(status).collect()
 }
 
 fn positive_count(field: &str, value: Option<i32>) -> Result<Option<NonZeroU8>, InvalidField> {

@@ -5,12 +5,12 @@
 mod api_keys;
 mod authorization;
 mod context;
+mod credential_locations;
+mod errors;
 mod headers;
 mod keys;
 mod limits;
 mod logins;
-mod mistake;
-mod places;
 mod tokens;
 mod values;
 
@@ -24,19 +24,19 @@ use fairway_model::{
 use crate::identity::api_keys::read_api_key;
 use crate::identity::authorization::{KnownCredentials, read_authorization};
 use crate::identity::context::object;
+use crate::identity::errors::IdentityResult;
 use crate::identity::headers::is_same_header;
 use crate::identity::keys::KeyFindings;
 use crate::identity::limits::read_limits;
 use crate::identity::logins::read_oidc;
-use crate::identity::mistake::IdentityResult;
 use crate::identity::tokens::read_jwt;
 use crate::object::{ObjectKey, ObjectRef};
 use crate::policies as types;
 use crate::service_url::{ServiceUrl, UrlDestination};
 
 pub use context::{Context, Permits};
+pub use errors::{IdentityFieldError, IdentityWarning};
 pub use keys::KeySetBackend;
-pub use mistake::{IdentityFieldError, IdentityWarning};
 
 /// The identity settings of an object.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,7 +100,7 @@ impl IdentitySpec<'_> {
         let issuers = self.jwt.iter().flat_map(|jwt| &jwt.issuers);
         let providers = self.oidc.map(|oidc| oidc.metadata_url.as_deref().unwrap_or(&oidc.issuer));
         let urls = issuers.filter_map(|issuer| issuer.keys.url.as_deref()).chain(providers);
-        urls.filter_map(|url| match ServiceUrl::parse(url).ok()?.place {
+        urls.filter_map(|url| match ServiceUrl::parse(url).ok()?.destination {
             UrlDestination::Host(host) => host.service(),
             UrlDestination::OwnHost(_) => None,
         })

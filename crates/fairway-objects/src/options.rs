@@ -8,7 +8,7 @@ use fairway_model::{DatagramSettings, DownstreamSettings, ForwardedPath, PortPro
 use ipnet::IpNet;
 
 use crate::object::ObjectKey;
-use crate::own::OwnAddresses;
+use crate::own_addresses::OwnAddresses;
 
 /// The `spec.controller` of Fairway's own IngressClass objects.
 pub const CONTROLLER: &str = "fairway.dev/ingress-controller";
@@ -115,16 +115,16 @@ pub struct ReservedPorts {
     /// The port numbers.
     pub ports: RangeInclusive<u16>,
     /// The flag that reserves them.
-    pub by: Arc<str>,
+    pub reserved_by: Arc<str>,
     /// The protocol; `None` means both.
     pub protocol: Option<PortProtocol>,
 }
 
 impl ReservedPorts {
-    /// A TCP port reserved by the flag `by`.
+    /// A TCP port reserved by the flag `owner`.
     #[must_use]
-    pub fn tcp(port: u16, by: &str) -> Self {
-        Self { ports: port..=port, by: by.into(), protocol: Some(PortProtocol::Tcp) }
+    pub fn tcp(port: u16, owner: &str) -> Self {
+        Self { ports: port..=port, reserved_by: owner.into(), protocol: Some(PortProtocol::Tcp) }
     }
 
     /// Whether `port` is reserved.
@@ -149,7 +149,7 @@ pub struct GatewayOptions {
     /// The `spec.controllerName` of the served GatewayClass objects.
     pub controller: Arc<str>,
     /// Where Gateways are reachable.
-    pub places: GatewayPlacement,
+    pub placement: GatewayPlacement,
     /// Which Gateways are read.
     pub scope: GatewayScope,
 }
@@ -205,7 +205,7 @@ pub struct ExternalNameOptions {
     /// Exceptions from the refused special ranges.
     pub allowed: Vec<IpNet>,
     /// Where this process listens. No exception allows it.
-    pub own: OwnAddresses,
+    pub own_addresses: OwnAddresses,
 }
 
 /// What happens to an Ingress without a class.
@@ -321,7 +321,7 @@ impl Default for GatewayOptions {
     fn default() -> Self {
         Self {
             controller: GATEWAY_CONTROLLER.into(),
-            places: GatewayPlacement::default(),
+            placement: GatewayPlacement::default(),
             scope: GatewayScope::default(),
         }
     }

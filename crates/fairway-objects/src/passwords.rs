@@ -38,7 +38,7 @@ pub struct UnusableHash {
 impl UnusableHash {
     /// Describes where they are. Names only the first line: a file may have any number of them.
     #[must_use]
-    pub fn places(all: &[Self]) -> String {
+    pub fn format_locations(all: &[Self]) -> String {
         let place = match all.first().and_then(|first| first.line) {
             Some(line) => format!("the hash in line {line}"),
             None => "the hash of one of its users".to_owned(),
@@ -142,7 +142,7 @@ mod tests {
     fn the_place_of_unusable_hashes_names_no_user() {
         let unusable = |lines: &[Option<usize>]| {
             let all = lines.iter().map(|line| UnusableHash { line: *line, why: InvalidHash::Unknown });
-            UnusableHash::places(&all.collect::<Vec<_>>())
+            UnusableHash::format_locations(&all.collect::<Vec<_>>())
         };
         assert_eq!(unusable(&[Some(3)]), "the hash in line 3");
         assert_eq!(unusable(&[Some(3), Some(5)]), "the hash in line 3 (and 1 more)");

@@ -84,7 +84,7 @@ impl Placement {
     }
 
     /// Sets the placement of a port.
-    pub fn place(&mut self, protocol: PortProtocol, number: u16, port: PortPlacement) {
+    pub fn set_port(&mut self, protocol: PortProtocol, number: u16, port: PortPlacement) {
         match protocol {
             PortProtocol::Tcp => self.ports.insert(number, port),
             PortProtocol::Udp => self.datagram_ports.insert(number, port),

@@ -56,7 +56,7 @@ struct PodConditionForm {
 impl Pod {
     /// The kept part of a Pod with this name, these labels and this status.
     #[must_use]
-    pub fn kept(key: ObjectKey, labels: Labels, status: PodStatusForm, is_leaving: bool) -> Self {
+    pub fn from_parts(key: ObjectKey, labels: Labels, status: PodStatusForm, is_leaving: bool) -> Self {
         let PodStatusForm { phase, pod_ip, conditions } = status;
         let is_over = matches!(phase.as_deref(), Some("Succeeded" | "Failed"));
         let mut conditions = conditions.iter().flatten();
@@ -85,7 +85,12 @@ impl From<v1::Pod> for Pod {
         let conditions = status.conditions.map(|all| all.into_iter().map(condition).collect());
         let status = PodStatusForm { phase: status.phase, pod_ip: status.pod_ip, conditions };
         let labels = labels.clone().unwrap_or_default();
-        Self::kept(ObjectKey::from_metadata(&pod.metadata), labels, status, deletion_timestamp.is_some())
+        Self::from_parts(
+            ObjectKey::from_metadata(&pod.metadata),
+            labels,
+            status,
+            deletion_timestamp.is_some(),
+        )
     }
 }
 

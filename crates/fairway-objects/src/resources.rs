@@ -8,8 +8,8 @@ use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
-use crate::filling::filling;
 use crate::gateway_resources::{GatewayResources, Releases};
+use crate::insertion_order::filling;
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::{Address, Placement};
 use crate::pod::Pod;
@@ -115,7 +115,7 @@ impl Resources {
             Change::Resolved { name, addresses } => {
                 self.resolved.insert(ObjectKey::new("", &name), addresses.into());
             }
-            Change::Placed { gateway, placement } => self.gateway.place(gateway, placement),
+            Change::Placed { gateway, placement } => self.gateway.set_placement(gateway, placement),
             Change::Released(releases) => self.gateway.releases = releases,
             Change::Published(addresses) => self.gateway.published = Some(addresses),
         }
@@ -284,10 +284,13 @@ mod tests {
             let changed = resources.apply_all(edits());
             assert!(["a", "b", "c", "d"].iter().all(|name| changed.iter().any(|it| *it.key.name == **name)));
             let version = |it: &Sourced<Ingress>| it.object.metadata.resource_version.clone();
-            let kept: Vec<_> =
+            let references: Vec<_> =
                 resources.ingresses.iter().map(|(key, it)| (key.name.to_string(), version(it))).collect();
             let expected = [("a", "2"), ("b", "1"), ("d", "1")];
-            assert_eq!(kept, expected.map(|(name, version)| (name.to_owned(), Some(version.to_owned()))));
+            assert_eq!(
+                references,
+                expected.map(|(name, version)| (name.to_owned(), Some(version.to_owned())))
+            );
         }
     }
 

@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn services_with_the_same_ports_share_them() {
-        let of = |port: u16| kept(&json!({ "ports": [{ "name": "http", "port": port }] })).ports;
-        let (web, api, other) = (of(80), of(80), of(81));
+        let ports_with = |port: u16| kept(&json!({ "ports": [{ "name": "http", "port": port }] })).ports;
+        let (web, api, other) = (ports_with(80), ports_with(80), ports_with(81));
         assert!(Arc::ptr_eq(&web, &api));
         assert_ne!(web, other);
     }

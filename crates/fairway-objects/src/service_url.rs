@@ -20,7 +20,7 @@ use crate::transport::{PolicyTls, TlsOrigination, Transport};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceUrl {
     /// The host.
-    pub place: UrlDestination,
+    pub destination: UrlDestination,
     /// Path and query.
     pub target: Template,
 }
@@ -85,7 +85,7 @@ impl ServiceUrl {
                 None => return wrong("names no host"),
             },
         };
-        Ok(Self { place, target })
+        Ok(Self { destination: place, target })
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn host(text: &str) -> UrlHost {
-        match ServiceUrl::parse(text).unwrap().place {
+        match ServiceUrl::parse(text).unwrap().destination {
             UrlDestination::Host(host) => host,
             UrlDestination::OwnHost(_) => panic!("{text} leads to the request's own host"),
         }
@@ -281,9 +281,9 @@ mod tests {
     #[test]
     fn a_variable_host_is_that_of_the_request() {
         let read = ServiceUrl::parse("https://$host/oauth2/auth").unwrap();
-        assert_eq!(read.place, UrlDestination::OwnHost(Some(UrlScheme::Https)));
+        assert_eq!(read.destination, UrlDestination::OwnHost(Some(UrlScheme::Https)));
         assert_eq!(
-            ServiceUrl::parse("$scheme://$best_http_host/x").unwrap().place,
+            ServiceUrl::parse("$scheme://$best_http_host/x").unwrap().destination,
             UrlDestination::OwnHost(None)
         );
     }

@@ -234,8 +234,8 @@ impl PolicyTls {
     }
 }
 
-/// Whether a Kubernetes port with this `protocol` matches `of`; the default is TCP.
+/// Whether a Kubernetes port with this `protocol` matches `transport`; the default is TCP.
 #[must_use]
-pub fn is_port_of(of: PortProtocol, protocol: Option<&str>) -> bool {
-    protocol.unwrap_or("TCP") == of.name()
+pub fn is_port_of(transport: PortProtocol, protocol: Option<&str>) -> bool {
+    protocol.unwrap_or("TCP") == transport.name()
 }

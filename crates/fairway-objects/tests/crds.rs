@@ -66,11 +66,11 @@ fn unknown(value: &Value, schema: &Value, at: &str) -> Vec<String> {
         }
         Value::Object(fields) => {
             let known = schema["properties"].as_object().cloned().unwrap_or_else(Map::new);
-            let of = |(name, field): (&String, &Value)| match known.get(name) {
+            let describe = |(name, field): (&String, &Value)| match known.get(name) {
                 Some(schema) => unknown(field, schema, &format!("{at}.{name}")),
                 None => vec![format!("{at}.{name}")],
             };
-            fields.iter().flat_map(of).collect()
+            fields.iter().flat_map(describe).collect()
         }
         Value::Array(items) => items.iter().flat_map(|it| unknown(it, &schema["items"], at)).collect(),
         _ => Vec::new(),

@@ -124,8 +124,8 @@ impl<'t> Hash<'t> {
 
 /// The rounds specified by `$5$` or `$6$`, or the default.
 fn rounds(text: &str) -> u32 {
-    let said = text[3..].split('$').next().and_then(|part| part.strip_prefix("rounds="));
-    said.map_or(5_000, |rounds| rounds.parse().unwrap_or(u32::MAX))
+    let stated_rounds = text[3..].split('$').next().and_then(|part| part.strip_prefix("rounds="));
+    stated_rounds.map_or(5_000, |rounds| rounds.parse().unwrap_or(u32::MAX))
 }
 
 fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {

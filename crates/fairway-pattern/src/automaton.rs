@@ -93,7 +93,7 @@ impl Exploration {
     pub(crate) fn explore(nfa: &NFA) -> Result<Self, Refusal> {
         let representatives: Vec<u8> =
             nfa.byte_classes().representatives(0..=255).filter_map(|unit| unit.as_u8()).collect();
-        let mut closure = Closure { nfa, seen: vec![0; nfa.states().len()], round: 0, work: 0 };
+        let mut closure = Closure { nfa, visited: vec![0; nfa.states().len()], round: 0, work: 0 };
         let first = closure.reachable_states([nfa.start_anchored()]);
         let mut numbers: HashMap<Vec<StateID>, usize> = [(first.clone(), 0)].into();
         let (mut sets, mut next) = (vec![first], Vec::new());
@@ -135,7 +135,7 @@ impl Exploration {
 struct Closure<'n> {
     nfa: &'n NFA,
     /// The round in which a state was last seen.
-    seen: Vec<u64>,
+    visited: Vec<u64>,
     round: u64,
     work: u64,
 }
@@ -149,7 +149,7 @@ impl Closure<'_> {
         let mut all = Vec::new();
         while let Some(state) = waiting.pop() {
             self.work += 1;
-            if std::mem::replace(&mut self.seen[state.as_usize()], self.round) == self.round {
+            if std::mem::replace(&mut self.visited[state.as_usize()], self.round) == self.round {
                 continue;
             }
             all.push(state);

@@ -28,7 +28,7 @@ pub enum Exceeded {
         /// Steps that the namespace would need.
         needed: u64,
         /// Steps that are left for the namespace.
-        left: u64,
+        nodes_left: u64,
     },
     /// Of the object.
     Memory {
@@ -42,7 +42,7 @@ pub enum Exceeded {
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Steps { needed, left } => write!(
+            Self::Steps { needed, nodes_left: left } => write!(
                 f,
                 "is one too many: a path of {} KiB could cost {needed} steps with it, and {left} are left to its namespace on \
                  this host",
@@ -123,7 +123,11 @@ impl Budget {
         let mut heaviest = self.heaviest.get(namespace).copied().unwrap_or_default();
         let checked = |own: u64, others: u64| {
             let left = MAX_PATH_STEPS.saturating_sub(others + others_passing) / 8 * 7;
-            if own + passing > left { Err(Exceeded::Steps { needed: own + passing, left }) } else { Ok(()) }
+            if own + passing > left {
+                Err(Exceeded::Steps { needed: own + passing, nodes_left: left })
+            } else {
+                Ok(())
+            }
         };
         checked(heaviest, 0)?;
         if steps > 0 {

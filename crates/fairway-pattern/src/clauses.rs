@@ -2,7 +2,7 @@
 //! meaning is uncertain.
 
 use crate::automaton::Automaton;
-use crate::look::{self, Clause};
+use crate::look_around::{self, Clause};
 use crate::refusal::Refusal;
 use crate::syntax::{Assertion, Node};
 use crate::{lower, parse};
@@ -17,7 +17,7 @@ pub(crate) fn read(text: &str, ignore_case: bool) -> Result<(Vec<Clause>, u64), 
     if text.len() > MAX_PATTERN_BYTES {
         return Err(Refusal::longer_than(MAX_PATTERN_BYTES));
     }
-    let clauses = look::clauses(parse::parse(text, ignore_case)?)?;
+    let clauses = look_around::clauses(parse::parse(text, ignore_case)?)?;
     let mut work = text.len() as u64;
     for clause in &clauses {
         clause.branches.iter().try_for_each(lower::check_ends)?;
@@ -38,24 +38,24 @@ pub fn has_alternatives(text: &str) -> bool {
 }
 
 /// Verifies that a look-ahead applies at a single position; returns the work.
-fn check_guard(guard: &look::Guard) -> Result<u64, Refusal> {
+fn check_guard(guard: &look_around::Guard) -> Result<u64, Refusal> {
     let Some(before) = &guard.before else { return Ok(0) };
     [before, &guard.look].into_iter().try_for_each(lower::check_ends)?;
     let (has_one_end, mut work) = Automaton::has_one_end(&lower::anchored(before))?;
     if !has_one_end {
-        return Err(look::uncertain());
+        return Err(look_around::uncertain());
     }
     // `$` may match before a final line feed, which is then consumed; the look-ahead must not need that line feed,
     // nor look back.
     if before.has_end_or_last_line() {
         let looks_back = |node: &Node| matches!(node, Node::Assert(Assertion::Word | Assertion::NotWord));
         if guard.look.any_node(&looks_back) {
-            return Err(look::uncertain());
+            return Err(look_around::uncertain());
         }
         let look = Automaton::new(&lower::anchored(&guard.look))?;
         work += look.work;
         if look.is_match(b"") || look.is_match(b"\n") {
-            return Err(look::uncertain());
+            return Err(look_around::uncertain());
         }
     }
     Ok(work)

@@ -45,7 +45,7 @@ thread_local! {
 
 struct Scratch {
     one_pass: Option<onepass::Cache>,
-    any: Option<pikevm::Cache>,
+    any_position: Option<pikevm::Cache>,
 }
 
 impl Engine {
@@ -66,7 +66,7 @@ impl Engine {
     pub(crate) fn find(&self, text: &[u8], slots: &mut Slots) -> bool {
         let input = Input::new(text).anchored(Anchored::Yes);
         SCRATCH.with_borrow_mut(|scratch| {
-            let scratch = scratch.get_or_insert(Scratch { one_pass: None, any: None });
+            let scratch = scratch.get_or_insert(Scratch { one_pass: None, any_position: None });
             match &self.kind {
                 EngineKind::OnePass(dfa) => {
                     let cache = scratch.one_pass.get_or_insert_with(|| dfa.create_cache());
@@ -75,7 +75,7 @@ impl Engine {
                     matches!(dfa.try_search_slots(cache, &input, &mut slots[..length]), Ok(Some(_)))
                 }
                 EngineKind::Any(vm) => {
-                    let cache = scratch.any.get_or_insert_with(|| vm.create_cache());
+                    let cache = scratch.any_position.get_or_insert_with(|| vm.create_cache());
                     cache.reset(vm);
                     let length = slots.len().min(vm.get_nfa().group_info().slot_len());
                     vm.search_slots(cache, &input, &mut slots[..length]).is_some()

@@ -2,7 +2,7 @@
 //! advance.
 //!
 //! A pattern is parsed (`parse`, `class`) into a tree (`syntax`), its look-around becomes "match and not match"
-//! (`look`, `clauses`), and each part becomes a DFA (`lower`, `automaton`, `way`): a match costs one step per byte of
+//! (`look_around`, `clauses`), and each part becomes a DFA (`lower`, `automaton`, `way`): a match costs one step per byte of
 //! text, and nothing is built, cached or allocated while requests are served. Only the capture groups for rewrites
 //! need another `engine` (`finder`), for the one pattern that was selected. Patterns that cannot be compiled at that
 //! cost, or whose meaning is uncertain, are rejected with a reason, and [`literal_start`] says which paths they could
@@ -17,7 +17,7 @@ mod cursor;
 mod engine;
 mod finder;
 mod literal;
-mod look;
+mod look_around;
 mod lower;
 #[cfg(test)]
 mod naive;

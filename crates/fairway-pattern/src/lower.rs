@@ -27,7 +27,7 @@ pub(crate) fn anywhere(branches: &[Node]) -> Hir {
 }
 
 /// The branches, matching the whole text.
-pub(crate) fn whole(branches: &[Node]) -> Hir {
+pub(crate) fn whole_text(branches: &[Node]) -> Hir {
     let branches = branches.iter().map(lower).collect();
     Hir::concat(vec![Hir::look(Look::Start), Hir::alternation(branches), Hir::look(Look::End)])
 }

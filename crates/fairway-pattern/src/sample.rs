@@ -19,11 +19,11 @@ pub enum OptionalPart {
 /// A text for `pattern`, of at most about `longest` bytes.
 #[must_use]
 pub fn sample(pattern: &str, optional: OptionalPart, longest: usize) -> String {
-    Sampler { rest: pattern.chars().peekable(), optional, longest }.alternatives(0)
+    Sampler { remaining: pattern.chars().peekable(), optional, longest }.alternatives(0)
 }
 
 struct Sampler<'p> {
-    rest: Peekable<Chars<'p>>,
+    remaining: Peekable<Chars<'p>>,
     optional: OptionalPart,
     longest: usize,
 }
@@ -32,7 +32,7 @@ impl Sampler<'_> {
     /// The first alternative of `a|b|c`.
     fn alternatives(&mut self, depth: usize) -> String {
         let first = self.sequence(depth);
-        while self.rest.next_if_eq(&'|').is_some() {
+        while self.remaining.next_if_eq(&'|').is_some() {
             self.sequence(depth);
         }
         first
@@ -40,7 +40,7 @@ impl Sampler<'_> {
 
     fn sequence(&mut self, depth: usize) -> String {
         let mut text = String::new();
-        while let Some(next) = self.rest.next_if(|next| !matches!(next, '|' | ')')) {
+        while let Some(next) = self.remaining.next_if(|next| !matches!(next, '|' | ')')) {
             let atom = self.atom(next, depth);
             for _ in 0..self.repetitions() {
                 if text.len() + atom.len() <= self.longest {
@@ -64,9 +64,9 @@ impl Sampler<'_> {
 
     fn group(&mut self, depth: usize) -> String {
         let mut counts = depth <= MAX_DEPTH;
-        if self.rest.next_if_eq(&'?').is_some() {
+        if self.remaining.next_if_eq(&'?').is_some() {
             // Flags and names end at `:` or `>`; look-around is empty.
-            while let Some(flag) = self.rest.next_if(|next| *next != ')') {
+            while let Some(flag) = self.remaining.next_if(|next| *next != ')') {
                 counts &= !matches!(flag, '=' | '!');
                 if matches!(flag, ':' | '>' | '=' | '!') {
                     break;
@@ -74,22 +74,22 @@ impl Sampler<'_> {
             }
         }
         let text = if depth <= MAX_DEPTH { self.alternatives(depth) } else { String::new() };
-        self.rest.next_if_eq(&')');
+        self.remaining.next_if_eq(&')');
         if counts { text } else { String::new() }
     }
 
     /// The first character of a class, or one that a negated class probably contains.
     fn class(&mut self) -> char {
-        let negated = self.rest.next_if_eq(&'^').is_some();
-        let first = match self.rest.next() {
+        let negated = self.remaining.next_if_eq(&'^').is_some();
+        let first = match self.remaining.next() {
             Some('\\') => self.escaped().chars().next().unwrap_or('z'),
             Some(first) => first,
             None => return 'z',
         };
-        while let Some(next) = self.rest.next() {
+        while let Some(next) = self.remaining.next() {
             match next {
                 ']' => break,
-                '\\' => _ = self.rest.next(),
+                '\\' => _ = self.remaining.next(),
                 _ => {}
             }
         }
@@ -101,7 +101,7 @@ impl Sampler<'_> {
     }
 
     fn escaped(&mut self) -> String {
-        match self.rest.next() {
+        match self.remaining.next() {
             Some('d') => "1".into(),
             Some('w' | 'D' | 'S') => "z".into(),
             Some('s') => " ".into(),
@@ -113,22 +113,22 @@ impl Sampler<'_> {
 
     fn repetitions(&mut self) -> usize {
         let once = usize::from(self.optional == OptionalPart::Once);
-        let times = match self.rest.peek() {
+        let times = match self.remaining.peek() {
             Some('*' | '?') => once,
             Some('{') => {
-                self.rest.next();
+                self.remaining.next();
                 let mut digits = String::new();
-                while let Some(digit) = self.rest.next_if(char::is_ascii_digit) {
+                while let Some(digit) = self.remaining.next_if(char::is_ascii_digit) {
                     digits.push(digit);
                 }
-                while self.rest.next_if(|next| *next != '}').is_some() {}
+                while self.remaining.next_if(|next| *next != '}').is_some() {}
                 digits.parse().unwrap_or(1).min(self.longest)
             }
             Some('+') => 1,
             _ => return 1,
         };
-        self.rest.next();
-        self.rest.next_if_eq(&'?');
+        self.remaining.next();
+        self.remaining.next_if_eq(&'?');
         times
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct PatternCache<T> {
 }
 
 struct CacheState<T> {
-    known: HashMap<CacheKey, Result<Weak<T>, Refusal>>,
+    known_entries: HashMap<CacheKey, Result<Weak<T>, Refusal>>,
     recent: VecDeque<Arc<T>>,
     recent_memory: u64,
     /// Number of entries at which dropped ones are purged.
@@ -33,7 +33,7 @@ struct CacheState<T> {
 impl<T> PatternCache<T> {
     pub(crate) fn new(memory: fn(&T) -> u64) -> Self {
         let state = CacheState {
-            known: HashMap::new(),
+            known_entries: HashMap::new(),
             recent: VecDeque::new(),
             recent_memory: 0,
             limit: MIN_PURGE_SIZE,
@@ -49,7 +49,7 @@ impl<T> PatternCache<T> {
     ) -> Result<Arc<T>, Refusal> {
         let known = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.known.get(&key).map(|known| known.as_ref().map(Weak::upgrade).map_err(Clone::clone))
+            state.known_entries.get(&key).map(|known| known.as_ref().map(Weak::upgrade).map_err(Clone::clone))
         };
         match known {
             Some(Ok(Some(pattern))) => return Ok(pattern),
@@ -57,10 +57,10 @@ impl<T> PatternCache<T> {
             Some(Ok(None)) | None => {}
         }
         // Not under the lock, because it is slow.
-        let made = compile().map(Arc::new);
+        let compiled = compile().map(Arc::new);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.known.insert(key, made.as_ref().map(Arc::downgrade).map_err(Clone::clone));
-        if let Ok(pattern) = &made {
+        state.known_entries.insert(key, compiled.as_ref().map(Arc::downgrade).map_err(Clone::clone));
+        if let Ok(pattern) = &compiled {
             state.recent_memory += (self.memory)(pattern);
             state.recent.push_back(pattern.clone());
         }
@@ -68,10 +68,12 @@ impl<T> PatternCache<T> {
             let Some(gone) = state.recent.pop_front() else { break };
             state.recent_memory -= (self.memory)(&gone);
         }
-        if state.known.len() > state.limit {
-            state.known.retain(|_, known| known.as_ref().is_ok_and(|pattern| pattern.strong_count() > 0));
-            state.limit = MIN_PURGE_SIZE.max(2 * state.known.len());
+        if state.known_entries.len() > state.limit {
+            state
+                .known_entries
+                .retain(|_, known| known.as_ref().is_ok_and(|pattern| pattern.strong_count() > 0));
+            state.limit = MIN_PURGE_SIZE.max(2 * state.known_entries.len());
         }
-        made
+        compiled
     }
 }

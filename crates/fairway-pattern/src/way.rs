@@ -1,7 +1,7 @@
 //! A compiled clause: an automaton with those of its look-around.
 
 use crate::automaton::Automaton;
-use crate::look::{self, Clause};
+use crate::look_around::{self, Clause};
 use crate::lower;
 use crate::refusal::Refusal;
 
@@ -31,9 +31,9 @@ impl CompiledClause {
     pub(crate) fn new(clause: &Clause, anchor: Anchor) -> Result<Self, Refusal> {
         let main = match anchor {
             Anchor::Start => lower::after_circumflex(&clause.branches),
-            Anchor::Both => lower::whole(&clause.branches),
+            Anchor::Both => lower::whole_text(&clause.branches),
         };
-        let guard = |guard: &look::Guard| {
+        let guard = |guard: &look_around::Guard| {
             let automaton = Automaton::new(&lower::anchored(&guard.node))?;
             Ok(CompiledGuard { automaton, negative: guard.negative })
         };

@@ -60,13 +60,13 @@ fn serve_endpoint() -> std::io::Result<SocketAddr> {
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || answer(&stream));
+            std::thread::spawn(move || respond(&stream));
         }
     });
     Ok(address)
 }
 
-fn answer(mut stream: &TcpStream) -> std::io::Result<()> {
+fn respond(mut stream: &TcpStream) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream).lines();
     while let Some(line) = lines.next().transpose()? {
         if line.is_empty() {
@@ -80,18 +80,18 @@ fn answer(mut stream: &TcpStream) -> std::io::Result<()> {
 fn use_all(backends: usize, proxy: SocketAddr) -> Result<(), Failure> {
     let mut stream = TcpStream::connect(proxy)?;
     stream.set_nodelay(true)?;
-    let mut answer = [0; 4096];
+    let mut response = [0; 4096];
     for number in 0..backends {
         stream.write_all(format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", host(number)).as_bytes())?;
         let mut filled = 0;
-        while !answer[..filled].ends_with(b"\r\n\r\n") {
-            match stream.read(&mut answer[filled..])? {
+        while !response[..filled].ends_with(b"\r\n\r\n") {
+            match stream.read(&mut response[filled..])? {
                 0 => return Err("the proxy closed the connection".into()),
                 count => filled += count,
             }
         }
-        if !answer.starts_with(b"HTTP/1.1 200 ") {
-            return Err(format!("{number}: {}", String::from_utf8_lossy(&answer[..filled])).into());
+        if !response.starts_with(b"HTTP/1.1 200 ") {
+            return Err(format!("{number}: {}", String::from_utf8_lossy(&response[..filled])).into());
         }
     }
     Ok(())

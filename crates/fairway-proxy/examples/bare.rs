@@ -64,7 +64,7 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "bare"),
         matches: vec![Match::default()],
-        phases: Phases::from(ResponseEdit::StrictTransportSecurity("max-age=31536000".into())).kept(),
+        phases: Phases::from(ResponseEdit::StrictTransportSecurity("max-age=31536000".into())).shared(),
         action: Action::Forward(vec![WeightedBackend::new("bare".into(), 1)]),
         policy: Arc::default(),
         labels: RuleLabels { namespace: "default".into(), ingress: "bare".into(), ..RuleLabels::default() },

@@ -455,7 +455,7 @@ async fn read_proxy_header<N: Network>(
     let names_client = header.client.is_some() || header.is_local;
     connection.sender = if names_client { Sender::Balancer } else { Sender::BalancerForUnknown };
     connection.server = header.server.map(Box::new);
-    Ok((connection, stream, header.rest))
+    Ok((connection, stream, header.remaining))
 }
 
 async fn accept_tls<N: Network>(

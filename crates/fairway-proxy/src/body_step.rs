@@ -22,7 +22,7 @@ pub(crate) trait BodyStep {
     ///
     /// # Errors
     /// The body is invalid, or `sink` failed.
-    fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure>;
+    fn write(&mut self, chunk: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure>;
 
     /// Called before waiting for more: passes on what the reader can already use.
     ///

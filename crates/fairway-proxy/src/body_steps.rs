@@ -41,8 +41,8 @@ impl BodySteps {
     ///
     /// # Errors
     /// The body is invalid, the steps buffer too much, or `sink` failed.
-    pub(crate) fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        pass(&mut self.0, piece, sink)?;
+    pub(crate) fn write(&mut self, chunk: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+        pass(&mut self.0, chunk, sink)?;
         match self.0.iter().map(|step| step.held_bytes()).sum::<usize>() {
             0..=MAX_HELD_BYTES => Ok(()),
             _ => Err(Failure::Closed),
@@ -77,10 +77,10 @@ impl BodySteps {
 }
 
 /// Runs a piece through the first step, its output through the next, and so on.
-fn pass(steps: &mut [Box<dyn BodyStep>], piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+fn pass(steps: &mut [Box<dyn BodyStep>], chunk: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
     match steps {
-        [] => sink(piece),
-        [first, later @ ..] => first.write(piece, &mut |piece| pass(later, piece, sink)),
+        [] => sink(chunk),
+        [first, later @ ..] => first.write(chunk, &mut |piece| pass(later, piece, sink)),
     }
 }
 
@@ -132,8 +132,8 @@ impl BodyStep for Decoder {
         0
     }
 
-    fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        self.read(piece, sink)
+    fn write(&mut self, chunk: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+        self.read(chunk, sink)
     }
 
     fn finish(&mut self, _: &mut Sink<'_>) -> Result<(), Failure> {
@@ -161,8 +161,8 @@ pub(crate) mod upper_case {
             0
         }
 
-        fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-            sink(&piece.to_ascii_uppercase())
+        fn write(&mut self, chunk: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+            sink(&chunk.to_ascii_uppercase())
         }
 
         fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
@@ -193,8 +193,8 @@ mod tests {
             self.0.len()
         }
 
-        fn write(&mut self, piece: &[u8], _: &mut Sink<'_>) -> Result<(), Failure> {
-            self.0.extend_from_slice(piece);
+        fn write(&mut self, chunk: &[u8], _: &mut Sink<'_>) -> Result<(), Failure> {
+            self.0.extend_from_slice(chunk);
             Ok(())
         }
 
@@ -208,8 +208,8 @@ mod tests {
         let mut steps = BodySteps(vec![Box::new(Hoard::default()), Box::new(UpperCase)]);
         assert_eq!((steps.takes(100), steps.keep_length()), (7, false));
         let mut out = Vec::new();
-        let mut sink = |piece: &[u8]| {
-            out.extend_from_slice(piece);
+        let mut sink = |chunk: &[u8]| {
+            out.extend_from_slice(chunk);
             Ok(())
         };
         steps.write(b"hello ", &mut sink).unwrap();
@@ -221,8 +221,8 @@ mod tests {
     #[test]
     fn steps_hold_no_more_than_the_bound() {
         let mut steps = BodySteps(vec![Box::new(Hoard::default()), Box::new(Hoard::default())]);
-        let piece = vec![0; MAX_HELD_BYTES];
-        assert_eq!(steps.write(&piece, &mut |_| Ok(())), Ok(()));
+        let chunk = vec![0; MAX_HELD_BYTES];
+        assert_eq!(steps.write(&chunk, &mut |_| Ok(())), Ok(()));
         assert_eq!(steps.write(b"x", &mut |_| Ok(())), Err(Failure::Closed));
     }
 }

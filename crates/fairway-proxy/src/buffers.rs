@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fairway_extension::change::HeaderChange;
 use fairway_http::Head;
 use fairway_net::counts::CountedExchange;
-use fairway_net::spares::Spare;
+use fairway_net::object_pool::Spare;
 use fairway_routing::session::Session;
 
 use crate::compression::Accepted;
@@ -307,9 +307,9 @@ impl Extras {
         }
     }
 
-    fn trim(&mut self, most: usize) {
+    fn trim(&mut self, limit: usize) {
         let Some(written) = &mut self.0 else { return };
-        if written.received.kept_bytes() > most {
+        if written.received.kept_bytes() > limit {
             written.received = Head::new();
         }
         written.received.clear();
@@ -345,7 +345,7 @@ impl Extras {
             server_name,
         ] {
             bytes.clear();
-            bytes.shrink_to(most);
+            bytes.shrink_to(limit);
         }
     }
 

@@ -22,12 +22,12 @@ pub(crate) fn dialect_of(head: &Head) -> Dialect {
 
 /// The dialect of the responses to a request. A gRPC-Web client may ask for text or binary, whatever it sends itself.
 #[inline]
-pub(crate) fn response_dialect(request: &Head, asked: Dialect) -> Dialect {
-    if !asked.is_web() {
-        return asked;
+pub(crate) fn response_dialect(request: &Head, dialect: Dialect) -> Dialect {
+    if !dialect.is_web() {
+        return dialect;
     }
     let accepted = request.named(b"Accept").map_or(Dialect::None, Dialect::from_content_type);
-    if accepted.is_web() { accepted } else { asked }
+    if accepted.is_web() { accepted } else { dialect }
 }
 
 /// The `grpc-status` in the headers or trailers of a response.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fairway_connection::sides::Hop;
 use fairway_model::ListenerProtocol;
 use fairway_net::clock::Instant;
-use fairway_net::places::Permit;
+use fairway_net::permits::Permit;
 use fairway_net::transport::{ANSWER_READ, Transport};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;

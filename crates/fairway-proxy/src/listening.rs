@@ -14,7 +14,7 @@ use fairway_model::{
 use fairway_net::counts::ClientCounts;
 use fairway_net::inherited::InheritedSockets;
 use fairway_net::listen;
-use fairway_net::places::{Permit, Permits};
+use fairway_net::permits::{Permit, Permits};
 use fairway_routing::{ClientLimits, Port, PortKey, PortListener, Snapshot, TableId};
 use imbl::OrdMap;
 use socket2::SockRef;
@@ -565,11 +565,11 @@ impl Listening {
     }
 
     fn longest_handshake(&self, carries: &Port<ConnectionTarget>) -> Duration {
-        let of = |choice: &ConnectionTarget| match choice {
+        let text_of = |choice: &ConnectionTarget| match choice {
             ConnectionTarget::Listener(id) => Some(self.client_limits(*id).handshake_timeout),
             ConnectionTarget::Closed => None,
         };
-        carries.carried().filter_map(of).max().unwrap_or(self.default_client_limits.handshake_timeout)
+        carries.carried().filter_map(text_of).max().unwrap_or(self.default_client_limits.handshake_timeout)
     }
 
     /// How the listener verifies clients; `Unavailable` if it is gone.

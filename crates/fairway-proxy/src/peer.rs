@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fairway_http::{OF_HTTP, OF_HTTPS, ReadyFields};
 use fairway_model::ClientVerification;
-use fairway_net::places::Permit;
+use fairway_net::permits::Permit;
 
 use crate::listener::{ListenerId, PortId};
 use crate::tls::{ClientCertificate, ClientTrust, NegotiatedTls};

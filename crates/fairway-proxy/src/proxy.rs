@@ -12,7 +12,7 @@ use fairway_connection::upstream::{Circuits, HealthChecks};
 use fairway_net::descriptors::DescriptorBudget;
 use fairway_net::memory::Memory;
 use fairway_net::output::{OutputSender, OutputThread};
-use fairway_net::spent::ProcessUsage;
+use fairway_net::resource_usage::ProcessUsage;
 use fairway_net::spread::ConnectionSpread;
 use fairway_routing::Snapshot;
 use tokio::sync::{mpsc, oneshot};

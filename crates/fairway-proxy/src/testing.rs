@@ -302,7 +302,7 @@ impl TestWorker {
         phases: Vec<Phases>,
         script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
-        Self::with_rule(endpoints, |rule| rule.phases = Phases::from_iter(phases).kept(), script)
+        Self::with_rule(endpoints, |rule| rule.phases = Phases::from_iter(phases).shared(), script)
     }
 
     /// With a rule changed by `edit`.
@@ -510,7 +510,7 @@ pub(crate) fn check_worker_idle<N: Network>(worker: &Worker<N>) -> Result<(), St
         ("waits", worker.waits.count() as u64),
         ("streams", worker.counters.http2.streams().get() + worker.counters.http3.streams().get()),
         ("connections of HTTP/3", worker.counters.http3.connections.get()),
-        ("what windows grew by", worker.budgets.window_growth.lent()),
+        ("what windows grew by", worker.budgets.window_growth.lent_bytes()),
         ("bytes of compressors", worker.compressor_memory.used_bytes()),
         ("copies", worker.copies() as u64),
         ("requests of limits", worker.guards.counts.in_flight()),
@@ -661,7 +661,7 @@ pub(crate) fn snapshot(phases: Vec<Phases>) -> Arc<Snapshot> {
 
 /// A configuration with one catch-all rule of these phases.
 pub(crate) fn config_with_phases(endpoints: usize, phases: Vec<Phases>) -> Config {
-    config_with_rule(endpoints, |rule| rule.phases = Phases::from_iter(phases).kept())
+    config_with_rule(endpoints, |rule| rule.phases = Phases::from_iter(phases).shared())
 }
 
 /// A configuration with one catch-all rule, changed by `edit`.
@@ -721,7 +721,7 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         matches: vec![Match::default()],
         phases: Phases::none(),
         action: Action::Forward(vec![WeightedBackend::new("backend".into(), 1)]),
-        policy: policy.kept(),
+        policy: policy.shared(),
         labels: RuleLabels {
             namespace: "default".into(),
             ingress: "shop".into(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fairway_net::clock::Instant;
 use fairway_net::memory::{self, MemoryBudget};
-use fairway_net::waits::CHECK_INTERVAL;
+use fairway_net::response_waits::CHECK_INTERVAL;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;

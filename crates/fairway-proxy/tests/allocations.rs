@@ -44,7 +44,7 @@ const PLAIN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Le
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n\r\n";
 
 /// Serves one connection until it closes: a request ends with `end`, and gets `answer`.
-fn endpoint(answer: &'static [u8], end: &'static [u8]) -> SocketAddr {
+fn endpoint(response: &'static [u8], end: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -58,7 +58,7 @@ fn endpoint(answer: &'static [u8], end: &'static [u8]) -> SocketAddr {
             }
             if buffer[..filled].ends_with(end) {
                 filled = 0;
-                stream.write_all(answer).unwrap();
+                stream.write_all(response).unwrap();
             }
         }
     });
@@ -181,10 +181,10 @@ fn datagrams_of_a_session_allocate_nothing() {
     let exchange = |count: usize| {
         let mut buffer = [0; 2048];
         for number in 0..count {
-            let asked = number.to_be_bytes();
-            client.send(&asked).unwrap();
-            let heard = client.recv(&mut buffer).unwrap();
-            assert_eq!(buffer[..heard], asked);
+            let payload = number.to_be_bytes();
+            client.send(&payload).unwrap();
+            let length = client.recv(&mut buffer).unwrap();
+            assert_eq!(buffer[..length], payload);
         }
     };
     exchange(WARM);
@@ -346,7 +346,7 @@ fn credentials_that_are_known_allocate_nothing() {
             let mut host = VirtualHost::clone(&host);
             for route in &mut host.routes {
                 for rule in &mut Arc::make_mut(route).rules {
-                    rule.phases = Phases { guards: guards.clone(), ..Phases::default() }.kept();
+                    rule.phases = Phases { guards: guards.clone(), ..Phases::default() }.shared();
                 }
             }
             config.hosts.insert(host.key.clone(), Arc::new(host));
@@ -385,7 +385,7 @@ fn clients_that_are_looked_up_allocate_nothing() {
             for rule in host.routes.iter_mut().flat_map(|route| &mut Arc::make_mut(route).rules) {
                 let mut phases = Phases::from(forwarding.clone());
                 phases.guards = guards.clone();
-                rule.phases = phases.kept();
+                rule.phases = phases.shared();
             }
             config.hosts.insert(host.key.clone(), Arc::new(host));
         }
@@ -444,7 +444,7 @@ fn traffic_of_its_own_allocates_nothing() {
                 panic_threshold: Some(50),
             })),
         };
-        backend.traffic = traffic.kept();
+        backend.traffic = traffic.if_not_empty();
         config.backends.insert(backend.key.clone(), Arc::new(backend));
         config
     };

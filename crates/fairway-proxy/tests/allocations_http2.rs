@@ -61,14 +61,20 @@ struct Peer {
     input: Vec<u8>,
     /// How much of the buffer is filled, and how much of that was parsed.
     filled: usize,
-    seen: usize,
+    bytes_seen: usize,
     output: Vec<u8>,
 }
 
 impl Peer {
     fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
-        Self { stream, input: vec![0; 1 << 17], filled: 0, seen: 0, output: Vec::with_capacity(1 << 16) }
+        Self {
+            stream,
+            input: vec![0; 1 << 17],
+            filled: 0,
+            bytes_seen: 0,
+            output: Vec::with_capacity(1 << 16),
+        }
     }
 
     fn put(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
@@ -82,20 +88,20 @@ impl Peer {
 
     /// The next frame's type, flags, stream and length, if it is buffered.
     fn next(&mut self) -> Option<(u8, u8, u32, u32)> {
-        let frame = &self.input[self.seen..self.filled];
+        let frame = &self.input[self.bytes_seen..self.filled];
         let head: [u8; 9] = frame.get(..9)?.try_into().unwrap();
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         if frame.len() < 9 + length as usize {
             return None;
         }
-        self.seen += 9 + length as usize;
+        self.bytes_seen += 9 + length as usize;
         Some((head[3], head[4], u32::from_be_bytes(head[5..].try_into().unwrap()), length))
     }
 
     /// Reads once; returns whether something was received.
     fn read(&mut self) -> bool {
-        self.input.copy_within(self.seen..self.filled, 0);
-        (self.filled, self.seen) = (self.filled - self.seen, 0);
+        self.input.copy_within(self.bytes_seen..self.filled, 0);
+        (self.filled, self.bytes_seen) = (self.filled - self.bytes_seen, 0);
         match self.stream.read(&mut self.input[self.filled..]) {
             Ok(count) => {
                 self.filled += count;
@@ -125,7 +131,7 @@ fn response(mut peer: Peer) {
         assert!(peer.read());
     }
     assert!(peer.input.starts_with(PREFACE));
-    peer.seen = PREFACE.len();
+    peer.bytes_seen = PREFACE.len();
     loop {
         while let Some((kind, flags, stream, _)) = peer.next() {
             match kind {
@@ -221,7 +227,7 @@ fn endpoint_of_http1() -> SocketAddr {
             std::thread::spawn(move || {
                 while peer.read() {
                     if peer.input[..peer.filled].ends_with(b"\r\n\r\n") {
-                        peer.seen = peer.filled;
+                        peer.bytes_seen = peer.filled;
                         peer.output
                             .extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789");
                         peer.flush();

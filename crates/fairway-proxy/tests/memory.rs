@@ -38,8 +38,8 @@ async fn above_the_memory_budget_requests_are_503_until_there_is_room_again() {
         .options(|options| options.limits.memory = MemoryBudget::Bytes(budget))
         .options(|options| options.return_memory = note_returned);
     let proxy = setup.start();
-    let mut held = proxy.client().await;
-    assert_eq!(held.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+    let mut client = proxy.client().await;
+    assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
 
     let limit = Duration::from_secs(30);
     eventually("memory that rested is returned", limit, || async {
@@ -54,7 +54,7 @@ async fn above_the_memory_budget_requests_are_503_until_there_is_room_again() {
         let what = format!("{thread} returns all memory that nothing uses");
         eventually(&what, limit, || async { has_returned(thread, ReturnScope::All) }).await;
     }
-    let response = held.exchange(&Request::get(HOST, "/")).await.unwrap();
+    let response = client.exchange(&Request::get(HOST, "/")).await.unwrap();
     assert_eq!((response.status, response.header("Retry-After")), (503, Some("1")));
     assert_eq!(response.header("Connection"), Some("close"));
     let refused = proxy.client().await.read_response().await.unwrap();

@@ -58,7 +58,7 @@ fn endpoint(protocol: BackendProtocol) -> SocketAddr {
                 if protocol == BackendProtocol::H2c {
                     (&stream).write_all(SETTINGS).unwrap();
                 }
-                connections.push(Connection { stream, protocol, seen: 0, frame: [0; 9] });
+                connections.push(Connection { stream, protocol, bytes_seen: 0, frame: [0; 9] });
             }
             connections.iter_mut().for_each(|connection| connection.read(&mut input));
             std::thread::sleep(Duration::from_millis(1));
@@ -73,7 +73,7 @@ struct Connection {
     protocol: BackendProtocol,
     /// For HTTP/1, matched bytes of the end of a head; for HTTP/2, bytes of the preface, then of a frame header and its
     /// payload.
-    seen: usize,
+    bytes_seen: usize,
     frame: [u8; 9],
 }
 
@@ -88,24 +88,27 @@ impl Connection {
 
     fn take(&mut self, byte: u8) {
         if self.protocol == BackendProtocol::Http1 {
-            self.seen =
-                if byte == b"\r\n\r\n"[self.seen] { self.seen + 1 } else { usize::from(byte == b'\r') };
-            if self.seen == 4 {
-                self.seen = 0;
+            self.bytes_seen = if byte == b"\r\n\r\n"[self.bytes_seen] {
+                self.bytes_seen + 1
+            } else {
+                usize::from(byte == b'\r')
+            };
+            if self.bytes_seen == 4 {
+                self.bytes_seen = 0;
                 RECEIVED_REQUESTS.fetch_add(1, Ordering::SeqCst);
             }
             return;
         }
-        if let Some(at) = self.seen.checked_sub(PREFACE.len())
+        if let Some(at) = self.bytes_seen.checked_sub(PREFACE.len())
             && at < 9
         {
             self.frame[at] = byte;
         }
-        self.seen += 1;
+        self.bytes_seen += 1;
         let [a, b, c, kind, ..] = self.frame;
         let length = u32::from_be_bytes([0, a, b, c]) as usize;
-        if self.seen >= PREFACE.len() + 9 && self.seen == PREFACE.len() + 9 + length {
-            self.seen = PREFACE.len();
+        if self.bytes_seen >= PREFACE.len() + 9 && self.bytes_seen == PREFACE.len() + 9 + length {
+            self.bytes_seen = PREFACE.len();
             RECEIVED_REQUESTS.fetch_add(usize::from(kind == 1), Ordering::SeqCst);
         }
     }
@@ -113,13 +116,13 @@ impl Connection {
 
 /// Live bytes since `region` began, once they have been stable for longer than the worker keeps unused memory. While they are
 /// above `most`, a worker without CPU time may still have something to free: it has a minute.
-fn settled(region: &Region<'_, System>, most: usize) -> usize {
+fn settled(region: &Region<'_, System>, limit: usize) -> usize {
     let live = || {
         let change = region.change();
         change.bytes_allocated.wrapping_sub(change.bytes_deallocated)
     };
     let (began, mut same_since, mut last) = (Instant::now(), Instant::now(), live());
-    while same_since.elapsed() < Duration::from_millis(2_500) || last > most {
+    while same_since.elapsed() < Duration::from_millis(2_500) || last > limit {
         if began.elapsed() > Duration::from_secs(60) {
             break;
         }

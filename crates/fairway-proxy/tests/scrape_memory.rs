@@ -116,23 +116,23 @@ fn a_scrape_holds_the_numbers_of_all_series_and_a_piece_of_their_text() {
     let workers = [Counters::default(), Counters::default(), Counters::default()];
     workers.iter().for_each(observe);
     let region = Region::new(COUNTED);
-    let mut most = 0;
+    let mut limit = 0;
     let mut sum = Sample::default();
     for worker in &workers {
         let sample = worker.sample(Gauges::default());
-        most = most.max(live(&region));
+        limit = limit.max(live(&region));
         sum.merge(sample);
     }
     let mut text = ScrapeText::new(sum, IDENTITY);
-    most = most.max(live(&region));
+    limit = limit.max(live(&region));
     let mut length = 0;
     for piece in text.by_ref() {
-        most = most.max(live(&region));
+        limit = limit.max(live(&region));
         length += piece.len();
     }
-    println!("{} bytes of text and {} bytes of memory for each set", length / SETS, most / SETS);
+    println!("{} bytes of text and {} bytes of memory for each set", length / SETS, limit / SETS);
     assert!(length > SETS * 20_000, "{length} bytes of text are not what ten thousand sets have");
-    assert!(most < SETS * MAX_BYTES_PER_SET + MAX_TEXT_BYTES, "{} bytes for each set", most / SETS);
+    assert!(limit < SETS * MAX_BYTES_PER_SET + MAX_TEXT_BYTES, "{} bytes for each set", limit / SETS);
     drop(text);
     assert!(live(&region) < MAX_TEXT_BYTES, "nothing stays");
 }

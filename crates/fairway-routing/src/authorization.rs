@@ -60,12 +60,12 @@ impl<T: PartialEq> GeoLookup<T> {
 }
 
 impl AuthorizationCheck {
-    pub(crate) fn compiled(of: &Authorization) -> Result<Self, String> {
-        let rules = of.rules.iter().map(|rule| {
+    pub(crate) fn compiled(authorization: &Authorization) -> Result<Self, String> {
+        let rules = authorization.rules.iter().map(|rule| {
             let headers = Match { headers: rule.headers.clone(), ..Match::default() };
             Ok(CompiledRule { rule: rule.clone(), headers: Conditions::compiled(&headers)? })
         });
-        Ok(Self { rules: rules.collect::<Result<_, String>>()?, otherwise: of.otherwise() })
+        Ok(Self { rules: rules.collect::<Result<_, String>>()?, otherwise: authorization.otherwise() })
     }
 
     /// The fields it needs from GeoIP databases.
@@ -73,8 +73,8 @@ impl AuthorizationCheck {
     pub fn geo_fields(&self) -> GeoFields {
         let country = self.rules.iter().any(|it| !it.rule.countries.is_empty());
         let asn = self.rules.iter().any(|it| !it.rule.asns.is_empty());
-        let asked = [(country, GeoField::CountryCode), (asn, GeoField::Asn)];
-        asked.into_iter().filter_map(|(is_asked, field)| is_asked.then_some(field)).collect()
+        let lookups = [(country, GeoField::CountryCode), (asn, GeoField::Asn)];
+        lookups.into_iter().filter_map(|(is_asked, field)| is_asked.then_some(field)).collect()
     }
 
     /// Decides whether to allow a request.
@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn a_place_that_nobody_knows_is_a_reason_to_deny_and_none_to_allow() {
         let country = |code: &str| code.parse::<CountryCode>().unwrap();
-        let holds = |decision, of: GeoLookup<CountryCode>| {
+        let holds = |decision, lookup: GeoLookup<CountryCode>| {
             let mut rule = AuthorizationRule::new(decision);
             rule.countries = vec![country("DE"), country("FR")];
             let rule = CompiledRule { rule, headers: None };
             let (host, method, normalised, decoded, query) =
                 ("a", &b"GET"[..], &b"/"[..], &b"/"[..], &b""[..]);
             let request = Request { host, method, normalised, decoded, query, fields: &NoFields };
-            rule.holds(&request, Caller { country: of, ..Caller::default() })
+            rule.holds(&request, Caller { country: lookup, ..Caller::default() })
         };
         for (of, allows, denies) in [
             (GeoLookup::In(country("DE")), true, true),
@@ -156,14 +156,14 @@ mod tests {
 
     #[test]
     fn only_what_a_rule_has_is_looked_up() {
-        let asked = |edit: fn(&mut AuthorizationRule)| {
+        let reads = |edit: fn(&mut AuthorizationRule)| {
             let mut rule = AuthorizationRule::new(Decision::Deny);
             edit(&mut rule);
             let check = AuthorizationCheck::compiled(&Authorization { rules: vec![rule] }).unwrap();
             check.geo_fields().iter().collect::<Vec<_>>()
         };
-        assert_eq!(asked(|_| {}), []);
-        assert_eq!(asked(|rule| rule.asns.push(64500)), [GeoField::Asn]);
-        assert_eq!(asked(|rule| rule.countries.push("DE".parse().unwrap())), [GeoField::CountryCode]);
+        assert_eq!(reads(|_| {}), []);
+        assert_eq!(reads(|rule| rule.asns.push(64500)), [GeoField::Asn]);
+        assert_eq!(reads(|rule| rule.countries.push("DE".parse().unwrap())), [GeoField::CountryCode]);
     }
 }

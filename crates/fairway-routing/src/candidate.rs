@@ -17,7 +17,7 @@ pub(crate) struct RankedMatch<'m> {
     /// The index of its rule in the host, over all routes.
     pub(crate) rule: u32,
     /// The match.
-    pub(crate) of: &'m Match,
+    pub(crate) source: &'m Match,
 }
 
 /// A match whose path has been tested.
@@ -49,7 +49,7 @@ pub(crate) enum PathTest {
 pub(crate) fn proposals(host: &VirtualHost) -> impl Iterator<Item = RankedMatch<'_>> {
     let rules = host.routes.iter().flat_map(|route| route.rules.iter().map(move |rule| (route, rule)));
     rules.zip(0..).flat_map(|((route, rule), number)| {
-        rule.matches.iter().map(move |of| RankedMatch { route, rule: number, of })
+        rule.matches.iter().map(move |of| RankedMatch { route, rule: number, source: of })
     })
 }
 
@@ -58,13 +58,13 @@ impl RankedMatch<'_> {
     /// HTTPRoute precedence: method, number of header matches, number of query matches, oldest route, `namespace/name`.
     /// HTTPRoute has no cookies; they count after the query. Equal matches stay as listed.
     pub(crate) fn precedence(&self, other: &Self) -> Ordering {
-        let asks = |of: &Match| {
-            let counts = [of.headers.len(), of.query.len(), of.cookies.len()];
-            (Reverse(of.rank), Reverse(of.method.is_some()), Reverse(counts))
+        let asks = |compared: &Match| {
+            let counts = [compared.headers.len(), compared.query.len(), compared.cookies.len()];
+            (Reverse(compared.rank), Reverse(compared.method.is_some()), Reverse(counts))
         };
         let hostname = |it: &Self| Reverse(it.route.hostname_rank);
         let by_hostname = hostname(self).cmp(&hostname(other));
-        by_hostname.then_with(|| asks(self.of).cmp(&asks(other.of))).then_with(|| {
+        by_hostname.then_with(|| asks(self.source).cmp(&asks(other.source))).then_with(|| {
             if Arc::ptr_eq(self.route, other.route) {
                 return Ordering::Equal;
             }
@@ -75,17 +75,17 @@ impl RankedMatch<'_> {
 
     /// Whether it has no conditions but its path.
     pub(crate) fn asks_only_for_a_path(&self) -> bool {
-        Conditions::are_none(self.of)
+        Conditions::are_none(self.source)
     }
 
     /// The candidate, or why its conditions are invalid.
     pub(crate) fn candidate(&self) -> Result<Candidate, String> {
-        Ok(Candidate { rule: self.rule, conditions: Conditions::compiled(self.of)?.map(Box::new) })
+        Ok(Candidate { rule: self.rule, conditions: Conditions::compiled(self.source)?.map(Box::new) })
     }
 
     /// The candidate with its path, or why either is invalid.
     pub(crate) fn path_candidate(&self) -> Result<PathCandidate, String> {
-        Ok(PathCandidate { path: PathTest::compiled(&self.of.path)?, candidate: self.candidate()? })
+        Ok(PathCandidate { path: PathTest::compiled(&self.source.path)?, candidate: self.candidate()? })
     }
 }
 

@@ -92,13 +92,13 @@ impl Default for ClientLimits {
 pub(crate) fn limit_problems(listener: &Listener) -> impl Iterator<Item = String> {
     let clients = &listener.clients;
     let no_time = |time: Option<Duration>| time.is_some() && some_time(time).is_none();
-    let said = [
+    let problems = [
         ("idle_timeout", no_time(clients.idle_timeout)),
         ("head_timeout", no_time(clients.head_timeout)),
         ("handshake_timeout", no_time(clients.handshake_timeout)),
         ("requests_per_connection", clients.requests_per_connection == Some(0)),
     ];
-    let zero = said.into_iter().filter(|(_, is_zero)| *is_zero);
+    let zero = problems.into_iter().filter(|(_, is_zero)| *is_zero);
     zero.map(|(name, _)| {
         format!("the listener {}: clients.{name} is 0; the value for all listeners is used", listener.name)
     })
@@ -191,10 +191,10 @@ mod tests {
             ClientLimits::for_listener(&Settings::default(), &listener.clients),
             ClientLimits::default()
         );
-        let said: Vec<_> = limit_problems(&listener).collect();
-        assert_eq!(said.len(), 4);
+        let problems: Vec<_> = limit_problems(&listener).collect();
+        assert_eq!(problems.len(), 4);
         assert_eq!(
-            said[1],
+            problems[1],
             "the listener edge: clients.head_timeout is 0; the value for all listeners is used"
         );
     }

@@ -41,17 +41,17 @@ pub(crate) enum UnmetCondition<'c> {
 
 impl Conditions {
     /// Whether the match has no conditions but its path.
-    pub(crate) fn are_none(of: &Match) -> bool {
-        let Match { method, headers, query, cookies, .. } = of;
+    pub(crate) fn are_none(route_match: &Match) -> bool {
+        let Match { method, headers, query, cookies, .. } = route_match;
         method.is_none() && headers.is_empty() && query.is_empty() && cookies.is_empty()
     }
 
     /// `None` if the match has no conditions but its path.
-    pub(crate) fn compiled(of: &Match) -> Result<Option<Self>, String> {
-        if Self::are_none(of) {
+    pub(crate) fn compiled(route_match: &Match) -> Result<Option<Self>, String> {
+        if Self::are_none(route_match) {
             return Ok(None);
         }
-        let Match { method, headers, query, cookies, .. } = of;
+        let Match { method, headers, query, cookies, .. } = route_match;
         let all = |fields: &[NamedValueMatch], place| {
             fields.iter().map(|field| NamedValueTest::compiled(field, place)).collect::<Result<Box<[_]>, _>>()
         };
@@ -229,15 +229,15 @@ mod tests {
         Request { host: "", method, normalised: b"/", decoded: b"/", query, fields }
     }
 
-    fn holds(of: &Match, method: &[u8], query: &[u8], fields: &impl Fields) -> bool {
+    fn match_holds(route_match: &Match, method: &[u8], query: &[u8], fields: &impl Fields) -> bool {
         let request = request(method, query, fields);
-        Conditions::compiled(of).unwrap().is_none_or(|conditions| conditions.hold(&request))
+        Conditions::compiled(route_match).unwrap().is_none_or(|conditions| conditions.hold(&request))
     }
 
-    fn refuses(of: &Match, query: &str, fields: &[(&str, &str)]) -> bool {
+    fn refuses(route_match: &Match, query: &str, fields: &[(&str, &str)]) -> bool {
         let fields = Several(fields);
         let request = request(b"GET", query.as_bytes(), &fields);
-        Conditions::compiled(of).unwrap().is_none_or(|conditions| conditions.refuse(&request))
+        Conditions::compiled(route_match).unwrap().is_none_or(|conditions| conditions.refuse(&request))
     }
 
     fn field(name: &str, value: TextMatch) -> Vec<NamedValueMatch> {
@@ -248,22 +248,24 @@ mod tests {
 
     #[test]
     fn methods_are_case_sensitive() {
-        let of = Match { method: Some("GET".into()), ..Match::default() };
-        assert!(holds(&of, b"GET", b"", &NO_FIELD));
-        assert!(!holds(&of, b"get", b"", &NO_FIELD));
+        let route_match = Match { method: Some("GET".into()), ..Match::default() };
+        assert!(match_holds(&route_match, b"GET", b"", &NO_FIELD));
+        assert!(!match_holds(&route_match, b"get", b"", &NO_FIELD));
     }
 
     #[test]
     fn a_header_regex_covers_the_whole_value() {
-        let of = Match { headers: field("x-a", TextMatch::Regex("v[0-9]".into())), ..Match::default() };
-        assert!(holds(&of, b"GET", b"", &One("x-a", b"v1")));
-        assert!(!holds(&of, b"GET", b"", &One("x-a", b"v12")));
-        assert!(!holds(&of, b"GET", b"", &One("x-b", b"v1")));
+        let route_match =
+            Match { headers: field("x-a", TextMatch::Regex("v[0-9]".into())), ..Match::default() };
+        assert!(match_holds(&route_match, b"GET", b"", &One("x-a", b"v1")));
+        assert!(!match_holds(&route_match, b"GET", b"", &One("x-a", b"v12")));
+        assert!(!match_holds(&route_match, b"GET", b"", &One("x-b", b"v1")));
     }
 
     #[test]
     fn a_cookie_has_its_whole_name_and_value() {
-        let of = Match { cookies: field("beta", TextMatch::Exact("always".into())), ..Match::default() };
+        let route_match =
+            Match { cookies: field("beta", TextMatch::Exact("always".into())), ..Match::default() };
         for (line, fits) in [
             ("beta=always", true),
             ("x=1; beta=always; y", true),
@@ -272,9 +274,13 @@ mod tests {
             ("beta=never; beta=always", false),
             ("Beta=always", false),
         ] {
-            assert_eq!(holds(&of, b"GET", b"", &One("cookie", line.as_bytes())), fits, "{line}");
+            assert_eq!(
+                match_holds(&route_match, b"GET", b"", &One("cookie", line.as_bytes())),
+                fits,
+                "{line}"
+            );
         }
-        assert!(!holds(&of, b"GET", b"", &NO_FIELD));
+        assert!(!match_holds(&route_match, b"GET", b"", &NO_FIELD));
     }
 
     #[test]
@@ -282,10 +288,10 @@ mod tests {
         let exact = Match { query: field("q", TextMatch::Exact("a b".into())), ..Match::default() };
         let regex = Match { query: field("q", TextMatch::Regex("[a-z] [a-z]".into())), ..Match::default() };
         for of in [&exact, &regex] {
-            assert!(holds(of, b"GET", b"z=1&q=a%20b", &NO_FIELD));
-            assert!(holds(of, b"GET", b"q=a+b", &NO_FIELD));
-            assert!(!holds(of, b"GET", b"q=a+bb", &NO_FIELD));
-            assert!(!holds(of, b"GET", b"q=ab&q=a+b", &NO_FIELD));
+            assert!(match_holds(of, b"GET", b"z=1&q=a%20b", &NO_FIELD));
+            assert!(match_holds(of, b"GET", b"q=a+b", &NO_FIELD));
+            assert!(!match_holds(of, b"GET", b"q=a+bb", &NO_FIELD));
+            assert!(!match_holds(of, b"GET", b"q=ab&q=a+b", &NO_FIELD));
         }
     }
 
@@ -349,11 +355,11 @@ mod tests {
 
     #[test]
     fn what_refuses_reads_a_query_as_any_backend_does() {
-        let of = |name: &str, pattern: &str| Match {
+        let match_on = |name: &str, pattern: &str| Match {
             query: field(name, TextMatch::Regex(pattern.into())),
             ..Match::default()
         };
-        let bad = of("kind", "bad");
+        let bad = match_on("kind", "bad");
         for query in [
             "kind=bad",
             "%6bind=bad",
@@ -369,11 +375,11 @@ mod tests {
         for query in ["kind=good", "kinds=bad", "x=kind=bad", "x;y&kind=good;z", "kind", "kind%3Dbad"] {
             assert!(!refuses(&bad, query, &[]), "{query}");
         }
-        assert!(refuses(&of("q", "a;b"), "q=a;b", &[]), "as nginx reads it");
-        assert!(!refuses(&of("q", "(?!a b$).*"), "q=a+b", &[]), "a form writes + for a space");
+        assert!(refuses(&match_on("q", "a;b"), "q=a;b", &[]), "as nginx reads it");
+        assert!(!refuses(&match_on("q", "(?!a b$).*"), "q=a+b", &[]), "a form writes + for a space");
         let exact = Match { query: field("kind", TextMatch::Exact("bad".into())), ..Match::default() };
-        assert!(!holds(&exact, b"GET", b"Kind=bad", &NO_FIELD), "routes are chosen by the exact name");
-        assert!(!holds(&exact, b"GET", b"x=1;kind=bad", &NO_FIELD));
+        assert!(!match_holds(&exact, b"GET", b"Kind=bad", &NO_FIELD), "routes are chosen by the exact name");
+        assert!(!match_holds(&exact, b"GET", b"x=1;kind=bad", &NO_FIELD));
     }
 
     #[test]
@@ -385,29 +391,29 @@ mod tests {
             let value = "x".repeat(length);
             let fields = [("x-a", &*value)];
             assert_eq!(refuses(&header, "", &fields), is_refused, "{length}");
-            assert!(!holds(&header, b"GET", b"", &Several(&fields)), "{length}");
+            assert!(!match_holds(&header, b"GET", b"", &Several(&fields)), "{length}");
             for (plain, escaped) in [(length, 0), (length - 1, 1)] {
                 let query = ["q=", &"x".repeat(plain), &"%78".repeat(escaped)].concat();
                 assert_eq!(refuses(&parameter, &query, &[]), is_refused, "{length} {escaped}");
-                assert!(!holds(&parameter, b"GET", query.as_bytes(), &NO_FIELD), "{length} {escaped}");
+                assert!(!match_holds(&parameter, b"GET", query.as_bytes(), &NO_FIELD), "{length} {escaped}");
             }
         }
     }
 
     #[test]
     fn short_and_long_values_are_decoded_alike() {
-        let of = Match { query: field("q", TextMatch::Regex(" x*".into())), ..Match::default() };
+        let route_match = Match { query: field("q", TextMatch::Regex(" x*".into())), ..Match::default() };
         for length in [SHORT - 2, SHORT - 1, SHORT, SHORT + 1, LONGEST_TEXT - 1] {
             let query = |end: &str| ["q=+", &"x".repeat(length), end].concat();
-            assert!(holds(&of, b"GET", query("").as_bytes(), &NO_FIELD), "{length}");
-            assert!(!holds(&of, b"GET", query("y").as_bytes(), &NO_FIELD), "{length}");
+            assert!(match_holds(&route_match, b"GET", query("").as_bytes(), &NO_FIELD), "{length}");
+            assert!(!match_holds(&route_match, b"GET", query("y").as_bytes(), &NO_FIELD), "{length}");
         }
     }
 
     #[test]
     fn an_invalid_regex_says_where() {
-        let of = Match { headers: field("x-a", TextMatch::Regex("(".into())), ..Match::default() };
-        let why = Conditions::compiled(&of).unwrap_err();
+        let route_match = Match { headers: field("x-a", TextMatch::Regex("(".into())), ..Match::default() };
+        let why = Conditions::compiled(&route_match).unwrap_err();
         assert!(why == "the regular expression of header \"x-a\" cannot be used: unclosed group", "{why}");
     }
 }

@@ -104,15 +104,15 @@ mod tests {
         ] {
             let (methods, headers, expose) = ("*".into(), "".into(), "X-A".into());
             let cors = Cors { origins, methods, headers, expose, credentials, max_age: 5, manner };
-            let answer = CompiledCors::new(Arc::new(cors));
-            assert_eq!((answer.open, answer.varies), (open, varies), "{:?}", answer.cors);
-            for fields in [&answer.fields, &answer.preflight] {
+            let response = CompiledCors::new(Arc::new(cors));
+            assert_eq!((response.open, response.varies), (open, varies), "{:?}", response.cors);
+            for fields in [&response.fields, &response.preflight] {
                 let origin = fields.iter().next().filter(|field| field.name.ends_with(b"-Origin"));
                 let value = origin.map(|field| field.value);
-                assert_eq!(value, open.then_some(&b"*"[..]), "{:?}", answer.cors);
+                assert_eq!(value, open.then_some(&b"*"[..]), "{:?}", response.cors);
                 assert_eq!(names(fields)[1..].iter().filter(|name| name.ends_with("-Origin")).count(), 0);
             }
-            assert_eq!(names(&answer.preflight).last(), Some(&"Access-Control-Max-Age"));
+            assert_eq!(names(&response.preflight).last(), Some(&"Access-Control-Max-Age"));
         }
     }
 }

@@ -54,7 +54,7 @@ pub struct MatchStep<'s> {
     /// Its rule.
     pub rule: &'s CompiledRule,
     /// The match.
-    pub of: &'s Match,
+    pub source: &'s Match,
     /// The outcome for the match.
     pub verdict: MatchVerdict,
 }
@@ -88,7 +88,8 @@ impl<'s> Explanation<'s> {
     /// Merges the explanations of a listener's two tables: this one for routes, and `other` for the companion table.
     /// One of their winners serves.
     pub(crate) fn beside<F: Fields>(mut self, mut other: Self, request: &Request<'_, F>) -> Self {
-        let TableDecision { side, by } = sharing::decided(self.found(request), other.found(request), request);
+        let TableDecision { side, decided_by: by } =
+            sharing::decided(self.found(request), other.found(request), request);
         let loser = if side == TableSide::Routes { &mut other } else { &mut self };
         if let Some(by) = by {
             loser.lose(by);
@@ -98,11 +99,11 @@ impl<'s> Explanation<'s> {
         Self { hosts: self.hosts, outcome }
     }
 
-    fn lose(&mut self, by: Criterion) {
+    fn lose(&mut self, criterion: Criterion) {
         for step in self.hosts.iter_mut().filter(|step| step.verdict == HostVerdict::Serves) {
-            step.verdict = HostVerdict::Outranked(by);
+            step.verdict = HostVerdict::Outranked(criterion);
             let winner = step.matches.iter_mut().find(|it| it.verdict == MatchVerdict::Wins);
-            winner.into_iter().for_each(|it| it.verdict = MatchVerdict::Outranked(by));
+            winner.into_iter().for_each(|it| it.verdict = MatchVerdict::Outranked(criterion));
         }
     }
 }
@@ -163,7 +164,7 @@ fn judged<'s, F: Fields>(
             }
             (Err(unmet), _) => unmet.into(),
         };
-        steps.push(MatchStep { rule: &host.rules()[place.rule], of: place.of, verdict });
+        steps.push(MatchStep { rule: &host.rules()[place.rule], source: place.source, verdict });
     }
     (steps, winner.map(|(place, prefix)| (&host.rules()[place.rule], prefix)))
 }

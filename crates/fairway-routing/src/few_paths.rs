@@ -16,7 +16,7 @@ const TEXT: usize = 62;
 #[derive(Clone, Debug)]
 pub(crate) struct FewPaths {
     count: u8,
-    places: [PathEntry; MAX_PATHS],
+    entries: [PathEntry; MAX_PATHS],
     /// Their texts, concatenated.
     text: [u8; TEXT],
 }
@@ -54,11 +54,11 @@ impl FewPaths {
         paths.sort_by_key(|(kind, path, _)| (*kind, *path == "/", Reverse(path.len())));
         let mut few = Self {
             count: 0,
-            places: [PathEntry { rule: 0, length: 0, kind: PathKind::Exact }; MAX_PATHS],
+            entries: [PathEntry { rule: 0, length: 0, kind: PathKind::Exact }; MAX_PATHS],
             text: [0; TEXT],
         };
         let mut end = 0;
-        for (place, (kind, path, rule)) in few.places.iter_mut().zip(&paths) {
+        for (place, (kind, path, rule)) in few.entries.iter_mut().zip(&paths) {
             few.text.get_mut(end..end + path.len())?.copy_from_slice(path.as_bytes());
             end += path.len();
             *place = PathEntry { rule: *rule, length: u8::try_from(path.len()).ok()?, kind: *kind };
@@ -71,7 +71,7 @@ impl FewPaths {
     #[inline]
     pub(crate) fn find(&self, path: &[u8]) -> Option<(u32, usize)> {
         let mut text = &self.text[..];
-        for place in self.places.iter().take(usize::from(self.count)) {
+        for place in self.entries.iter().take(usize::from(self.count)) {
             let (own, rest) = text.split_at_checked(usize::from(place.length))?;
             let covered = match place.kind {
                 PathKind::Exact => (own == path).then_some(path.len()),
@@ -91,7 +91,7 @@ fn plain_path<'m>(proposal: &RankedMatch<'m>) -> Option<(PathKind, &'m str)> {
     if !proposal.asks_only_for_a_path() {
         return None;
     }
-    match &proposal.of.path {
+    match &proposal.source.path {
         PathMatch::Exact(path) => Some((PathKind::Exact, path)),
         // Both cover everything.
         PathMatch::Prefix(path) if path.is_empty() => Some((PathKind::Prefix, "/")),

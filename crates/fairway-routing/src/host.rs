@@ -7,8 +7,8 @@ use fairway_pattern::LONGEST_TEXT;
 
 use crate::candidate::{RankedMatch, proposals};
 use crate::few_paths::FewPaths;
-use crate::listed::ListedCandidates;
 use crate::names::{Named, ShortName};
+use crate::ordered_candidates::ListedCandidates;
 use crate::problem::Problem;
 use crate::rare_list::RareList;
 use crate::request::{Fields, Request};

@@ -26,7 +26,7 @@ pub(crate) struct RouteTable {
     exact: NameTable<CompiledHost>,
     /// By suffix.
     wildcards: NameTable<Wildcards>,
-    any: Option<Arc<CompiledHost>>,
+    any_host: Option<Arc<CompiledHost>>,
     /// The table that is searched for the same requests, if a listener has two.
     beside: Option<TableId>,
 }
@@ -109,7 +109,7 @@ impl Hosts {
         let id = self.id(&key.table)?;
         let table = &mut self.tables[usize::from(id.0)];
         match &key.host {
-            HostPattern::Any => std::mem::replace(&mut table.any, host),
+            HostPattern::Any => std::mem::replace(&mut table.any_host, host),
             HostPattern::Exact(name) => match host {
                 Some(host) => table.exact.insert(host),
                 None => table.exact.remove(name.as_bytes()),
@@ -151,7 +151,7 @@ impl RouteTable {
             let one = wildcards.one_label.as_ref().filter(|_| number == 0 && !name[..star].contains('.'));
             Some(one.into_iter().chain(&wildcards.many_labels))
         });
-        self.exact.find(name.as_bytes()).into_iter().chain(wild.flatten()).chain(&self.any)
+        self.exact.find(name.as_bytes()).into_iter().chain(wild.flatten()).chain(&self.any_host)
     }
 
     /// The companion table.
@@ -161,6 +161,6 @@ impl RouteTable {
     }
 
     fn is_empty(&self) -> bool {
-        self.exact.is_empty() && self.wildcards.is_empty() && self.any.is_none()
+        self.exact.is_empty() && self.wildcards.is_empty() && self.any_host.is_none()
     }
 }

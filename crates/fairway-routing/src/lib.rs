@@ -1,12 +1,12 @@
 //! Compiles a [`fairway_model::Config`] into an immutable [`Snapshot`] and looks up requests in it.
 //!
 //! The modules in the order of a lookup: `request`; `hosts`, found by `names`; `host` with its `few_paths`, its path
-//! `tree` or its `listed` candidates; their `conditions`; the winning `rule` with its `targets` and `steps`.
+//! `tree` or its `ordered_candidates` candidates; their `conditions`; the winning `rule` with its `targets` and `steps`.
 //! [`compile()`] builds all of it and shares whatever did not change with the previous snapshot. [`oracle`] is the
 //! slow, obvious matcher that defines the correct result, and [`explain`] presents it to users. [`impact`] evaluates a
 //! change against requests that were served. [`session`] decides which endpoint of a backend a request has affinity to.
 //!
-//! `ports` assigns listeners to TCP and UDP ports and finds the one for a TLS client. `unserved` lists what the model
+//! `ports` assigns listeners to TCP and UDP ports and finds the one for a TLS client. `unsupported` lists what the model
 //! can express and is not supported yet: it is refused, or closed if it protects something, and a problem names it. A
 //! rule that cannot be compiled affects no other rule.
 //!
@@ -14,9 +14,9 @@
 
 mod authorization;
 mod candidate;
-mod chosen;
 mod client_limits;
 mod compile;
+mod conditional;
 mod conditions;
 mod cors;
 pub mod explain;
@@ -26,11 +26,11 @@ mod hash;
 mod host;
 mod hosts;
 pub mod impact;
-mod listed;
 mod matched;
 mod names;
 #[doc(hidden)]
 pub mod oracle;
+mod ordered_candidates;
 mod ports;
 mod problem;
 mod query;
@@ -48,15 +48,15 @@ mod table;
 mod targets;
 mod tested_values;
 mod tree;
-mod unserved;
+mod unsupported;
 
 pub use authorization::{AuthorizationCheck, Caller, GeoLookup};
-pub use chosen::{
+pub use client_limits::ClientLimits;
+pub use compile::{Compiled, compile};
+pub use conditional::{
     CapturedLocation, CompiledCondition, CompiledConditionalHeaders, CompiledDirectResponse,
     unescape_redirect,
 };
-pub use client_limits::ClientLimits;
-pub use compile::{Compiled, compile};
 pub use cors::CompiledCors;
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};
 pub use guards::LOGIN_COOKIE_PREFIX;

@@ -41,7 +41,7 @@ pub struct PlacedMatch<'m> {
     /// The index of its rule in the host, over all routes.
     pub rule: usize,
     /// The match.
-    pub of: &'m Match,
+    pub source: &'m Match,
 }
 
 /// Why a match does not apply.
@@ -157,7 +157,7 @@ pub fn ranked(host: &VirtualHost) -> Vec<PlacedMatch<'_>> {
     let mut places: Vec<_> = rules
         .enumerate()
         .flat_map(|(number, (route, rule))| {
-            rule.matches.iter().map(move |of| PlacedMatch { route, rule: number, of })
+            rule.matches.iter().map(move |of| PlacedMatch { route, rule: number, source: of })
         })
         .collect();
     if host.order == RuleOrder::Precedence {
@@ -174,23 +174,23 @@ impl PlacedMatch<'_> {
     /// The first reason why it does not.
     pub fn judged<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Result<usize, Mismatch> {
         self.validated()?;
-        let covered = covered(&self.of.path, path).ok_or(Mismatch::Path)?;
-        if self.of.method.as_ref().is_some_and(|method| method.as_bytes() != request.method) {
+        let covered = covered(&self.source.path, path).ok_or(Mismatch::Path)?;
+        if self.source.method.as_ref().is_some_and(|method| method.as_bytes() != request.method) {
             return Err(Mismatch::Method);
         }
-        for field in &self.of.headers {
+        for field in &self.source.headers {
             let value = request.fields.first(&field.name);
             if !value.is_some_and(|value| text_matches(&field.value, value)) {
                 return Err(Mismatch::Header(field.name.clone()));
             }
         }
-        for field in &self.of.query {
+        for field in &self.source.query {
             let value = parameter(request.query, &field.name);
             if !value.is_some_and(|value| text_matches(&field.value, &value)) {
                 return Err(Mismatch::Query(field.name.clone()));
             }
         }
-        for field in &self.of.cookies {
+        for field in &self.source.cookies {
             let value = request.fields.cookie(&field.name);
             if !value.is_some_and(|value| text_matches(&field.value, value)) {
                 return Err(Mismatch::Cookie(field.name.clone()));
@@ -222,40 +222,44 @@ impl PlacedMatch<'_> {
     }
 
     fn rank(&self) -> Precedence {
-        let (kind, length) = match &self.of.path {
+        let (kind, length) = match &self.source.path {
             PathMatch::Exact(path) => (EXACT, path.len()),
             // What covers everything counts as shorter than all else, including `*`.
             PathMatch::Prefix(path) if matches!(&**path, "" | "/") => (ROOT, 0),
             PathMatch::Prefix(path) => (PREFIX, path.len()),
-            PathMatch::Regex { pattern, .. } if self.of.after_prefixes => (LATE_REGEX, pattern.len()),
+            PathMatch::Regex { pattern, .. } if self.source.after_prefixes => (LATE_REGEX, pattern.len()),
             PathMatch::Regex { pattern, .. } => (REGEX, pattern.len()),
         };
         // All exact paths that match are the same path, whatever their number of bytes.
         (
             kind,
             Reverse(if kind == EXACT { 0 } else { length }),
-            Reverse(self.of.rank),
-            Reverse(self.of.method.is_some()),
-            (Reverse(self.of.headers.len()), Reverse(self.of.query.len()), Reverse(self.of.cookies.len())),
+            Reverse(self.source.rank),
+            Reverse(self.source.method.is_some()),
+            (
+                Reverse(self.source.headers.len()),
+                Reverse(self.source.query.len()),
+                Reverse(self.source.cookies.len()),
+            ),
             self.route.created.unwrap_or(i64::MAX),
             format!("{}/{}", self.route.origin.namespace, self.route.origin.name),
         )
     }
 
     fn validated(&self) -> Result<(), Mismatch> {
-        let path = match &self.of.path {
+        let path = match &self.source.path {
             PathMatch::Regex { pattern, ignore_case } => Some((pattern, Anchor::Start, *ignore_case)),
             _ => None,
         };
         let fields =
-            self.of.headers.iter().chain(&self.of.query).chain(&self.of.cookies).filter_map(|field| {
-                match field {
+            self.source.headers.iter().chain(&self.source.query).chain(&self.source.cookies).filter_map(
+                |field| match field {
                     NamedValueMatch { value: TextMatch::Regex(pattern), .. } => {
                         Some((pattern, Anchor::Both, false))
                     }
                     _ => None,
-                }
-            });
+                },
+            );
         path.into_iter().chain(fields).try_for_each(|(pattern, anchor, ignore_case)| {
             Pattern::shared(pattern, anchor, ignore_case)
                 .map(drop)

@@ -12,7 +12,7 @@ use fairway_model::{
 use imbl::OrdMap;
 
 use crate::problem::Problem;
-use crate::{client_limits, unserved};
+use crate::{client_limits, unsupported};
 
 /// An address to bind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,7 +57,7 @@ pub struct ByName<T> {
     exact: OrdMap<Arc<str>, T>,
     /// By suffix, in the order of [`WildcardSpan`].
     wildcards: OrdMap<Arc<str>, [Option<T>; 2]>,
-    any: Option<T>,
+    any_host: Option<T>,
 }
 
 /// The ports of a configuration, and what is wrong with its listeners.
@@ -73,7 +73,7 @@ impl Ports {
     pub(crate) fn from_listeners(listeners: &OrdMap<Arc<str>, Arc<Listener>>, http3: Http3Rules) -> Self {
         let mut ports = Self::default();
         for listener in listeners.values() {
-            let carried = match unserved::of_listener(listener) {
+            let carried = match unsupported::of_listener(listener) {
                 None => PortListener::Served(listener.clone()),
                 Some(unserved) => {
                     let text =
@@ -143,10 +143,10 @@ impl Ports {
         let owner = (address.port() == 0)
             .then(|| listener.address_owner.clone().unwrap_or_else(|| listener.name.clone()));
         let key = PortKey { address, transport, owner };
-        let taken = |by: &PortListener| {
+        let taken = |owner: &PortListener| {
             format!(
                 "{address} is taken by the listener {}; the listener is not served at this address",
-                by.listener().name
+                owner.listener().name
             )
         };
         match (self.by_key.get_mut(&key), listener.protocol.begins_with_tls()) {
@@ -295,7 +295,7 @@ impl<T: Clone> ByName<T> {
     #[must_use]
     pub fn choose(&self, name: Option<&str>) -> Option<&T> {
         let named = name.and_then(|name| self.exact.get(name).or_else(|| self.wildcard(name)));
-        named.or(self.any.as_ref())
+        named.or(self.any_host.as_ref())
     }
 
     /// The value of the longest suffix: dots are tried from the left.
@@ -324,23 +324,25 @@ impl<T: Clone> ByName<T> {
     /// The value of exactly this pattern.
     fn at(&self, host: &HostPattern) -> Option<&T> {
         match host {
-            HostPattern::Any => self.any.as_ref(),
+            HostPattern::Any => self.any_host.as_ref(),
             HostPattern::Exact(name) => self.exact.get(name),
-            HostPattern::Wildcard { suffix, span } => self.wildcards.get(suffix)?[place(*span)].as_ref(),
+            HostPattern::Wildcard { suffix, span } => {
+                self.wildcards.get(suffix)?[position_of(*span)].as_ref()
+            }
         }
     }
 
     /// Replaces or removes the value of exactly this pattern, and returns the previous one.
     pub(crate) fn replace(&mut self, host: &HostPattern, value: Option<T>) -> Option<T> {
         match host {
-            HostPattern::Any => std::mem::replace(&mut self.any, value),
+            HostPattern::Any => std::mem::replace(&mut self.any_host, value),
             HostPattern::Exact(name) => match value {
                 Some(value) => self.exact.insert(name.clone(), value),
                 None => self.exact.remove(name),
             },
             HostPattern::Wildcard { suffix, span } => {
                 let mut both = self.wildcards.get(suffix).cloned().unwrap_or([None, None]);
-                let before = std::mem::replace(&mut both[place(*span)], value);
+                let before = std::mem::replace(&mut both[position_of(*span)], value);
                 match both {
                     [None, None] => self.wildcards.remove(suffix),
                     both => self.wildcards.insert(suffix.clone(), both),
@@ -352,7 +354,7 @@ impl<T: Clone> ByName<T> {
 
     /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
-        self.exact.is_empty() && self.wildcards.is_empty() && self.any.is_none()
+        self.exact.is_empty() && self.wildcards.is_empty() && self.any_host.is_none()
     }
 
     fn map<U: Clone>(&self, mut to: impl FnMut(&T) -> U) -> ByName<U> {
@@ -363,18 +365,18 @@ impl<T: Clone> ByName<T> {
                 .iter()
                 .map(|(suffix, both)| (suffix.clone(), both.each_ref().map(|one| one.as_ref().map(&mut to))))
                 .collect(),
-            any: self.any.as_ref().map(&mut to),
+            any_host: self.any_host.as_ref().map(&mut to),
         }
     }
 
     /// All values.
     pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.exact.values().chain(self.wildcards.values().flatten().flatten()).chain(&self.any)
+        self.exact.values().chain(self.wildcards.values().flatten().flatten()).chain(&self.any_host)
     }
 }
 
 /// The index of the values of a suffix.
-fn place(span: WildcardSpan) -> usize {
+fn position_of(span: WildcardSpan) -> usize {
     match span {
         WildcardSpan::OneLabel => 0,
         WildcardSpan::ManyLabels => 1,
@@ -383,7 +385,7 @@ fn place(span: WildcardSpan) -> usize {
 
 impl<T: Clone> Default for ByName<T> {
     fn default() -> Self {
-        Self { exact: OrdMap::new(), wildcards: OrdMap::new(), any: None }
+        Self { exact: OrdMap::new(), wildcards: OrdMap::new(), any_host: None }
     }
 }
 
@@ -433,7 +435,7 @@ mod tests {
     }
 
     /// The listener for a client, with a `!` if it is closed.
-    fn chosen(ports: &Ports, name: Option<&str>) -> String {
+    fn describe_choice(ports: &Ports, name: Option<&str>) -> String {
         let [Port::Tls(by_name)] = ports.by_key.values().collect::<Vec<_>>()[..] else { panic!("{ports:?}") };
         match by_name.choose(name) {
             Some(PortListener::Served(listener)) => listener.name.to_string(),
@@ -471,8 +473,8 @@ mod tests {
             (Some("elsewhere.org"), "every", "none"),
             (None, "every", "none"),
         ] {
-            assert_eq!(chosen(&with, name), listener, "{name:?}");
-            assert_eq!(chosen(&without, name), otherwise, "{name:?}");
+            assert_eq!(describe_choice(&with, name), listener, "{name:?}");
+            assert_eq!(describe_choice(&without, name), otherwise, "{name:?}");
         }
         assert_eq!(problems(&with), Vec::<String>::new());
     }
@@ -497,7 +499,7 @@ mod tests {
         for (name, listener) in
             [("pass.test", "pass"), ("x.db.test", "inner"), ("mutual.test", "mutual"), ("x.test", "web")]
         {
-            assert_eq!(chosen(&ports, Some(name)), listener);
+            assert_eq!(describe_choice(&ports, Some(name)), listener);
         }
         assert_eq!(problems(&ports), Vec::<String>::new());
     }
@@ -525,7 +527,7 @@ mod tests {
             listener("c", ListenerProtocol::Http, ""),
             listener("d", ListenerProtocol::Tcp, ""),
         ]);
-        assert_eq!(chosen(&ports, Some("a.test")), "a");
+        assert_eq!(describe_choice(&ports, Some("a.test")), "a");
         let taken = "0.0.0.0:8443 is taken by the listener a; the listener is not served at this address";
         assert_eq!(
             problems(&ports),
@@ -575,7 +577,7 @@ mod tests {
             problem.starts_with("Listener d: the listener d: connections to its address begin as"),
             "{problem}"
         );
-        assert_eq!(chosen(&all, Some("d.test")), "d", "it is served all the same");
+        assert_eq!(describe_choice(&all, Some("d.test")), "d", "it is served all the same");
     }
 
     #[test]
@@ -607,15 +609,17 @@ mod tests {
             ..listener("web", ListenerProtocol::Https, "")
         };
         let ports = ports_with([free, listener("plain", ListenerProtocol::Http, "")], offered);
-        let of = |transport| {
+        let ports_of = |transport| {
             let keys = ports.by_key.keys().filter(move |key| key.transport == transport);
             keys.map(|key| (key.address, key.owner.clone())).collect::<Vec<_>>()
         };
         let plain = (PORT.parse().unwrap(), None);
-        assert_eq!(of(PortProtocol::Tcp).len(), 3);
-        assert!(of(PortProtocol::Tcp).contains(&plain) && !of(PortProtocol::Udp).contains(&plain));
-        assert_eq!(of(PortProtocol::Udp).len(), 2);
-        assert!(of(PortProtocol::Udp).iter().all(|key| of(PortProtocol::Tcp).contains(key)));
+        assert_eq!(ports_of(PortProtocol::Tcp).len(), 3);
+        assert!(
+            ports_of(PortProtocol::Tcp).contains(&plain) && !ports_of(PortProtocol::Udp).contains(&plain)
+        );
+        assert_eq!(ports_of(PortProtocol::Udp).len(), 2);
+        assert!(ports_of(PortProtocol::Udp).iter().all(|key| ports_of(PortProtocol::Tcp).contains(key)));
     }
 
     #[test]

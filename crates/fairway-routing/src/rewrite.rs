@@ -128,11 +128,11 @@ impl CompiledRewrite {
 
 impl NewTarget {
     fn verbatim(text: &str) -> Self {
-        let piece = |text: &str| Box::new([TargetPiece::Text(encoded(text.as_bytes(), EscapeMode::Escapes))]);
+        let chunk = |text: &str| Box::new([TargetPiece::Text(encoded(text.as_bytes(), EscapeMode::Escapes))]);
         match text.split_once('?') {
-            None => Self { path: piece(text), query: None, received: ReceivedQuery::Appended },
+            None => Self { path: chunk(text), query: None, received: ReceivedQuery::Appended },
             Some((path, query)) => {
-                Self { path: piece(path), query: Some(piece(query)), received: ReceivedQuery::Dropped }
+                Self { path: chunk(path), query: Some(chunk(query)), received: ReceivedQuery::Dropped }
             }
         }
     }
@@ -146,8 +146,8 @@ impl NewTarget {
             Some(text) => (text, ReceivedQuery::Dropped),
         };
         let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
-        let query = query.map(|query| pieces(query, EscapeMode::Escapes));
-        Self { path: pieces(path, EscapeMode::Nothing), query, received }
+        let query = query.map(|query| parse_pieces(query, EscapeMode::Escapes));
+        Self { path: parse_pieces(path, EscapeMode::Nothing), query, received }
     }
 
     fn has_captures(&self) -> bool {
@@ -189,12 +189,12 @@ impl NewTarget {
 /// Gateway API `ReplacePrefixMatch`: `rest` is empty or begins with a slash, and exactly one slash joins the two.
 fn write_replaced_prefix(replacement: &str, rest: &[u8], form: PathForm, out: &mut Vec<u8>) {
     let rest_begins = rest.first() == Some(&b'/');
-    let kept = match replacement.strip_suffix('/') {
+    let prefix = match replacement.strip_suffix('/') {
         Some(bare) if rest_begins => bare,
         _ => replacement,
     };
-    encode(kept.as_bytes(), illegal_but_escapes, out);
-    if !rest_begins && (kept.is_empty() || !rest.is_empty() && !kept.ends_with('/')) {
+    encode(prefix.as_bytes(), illegal_but_escapes, out);
+    if !rest_begins && (prefix.is_empty() || !rest.is_empty() && !prefix.ends_with('/')) {
         out.push(b'/');
     }
     match form {
@@ -218,8 +218,8 @@ fn write_query(query: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Splits a replacement at `$1`..`$9`; any other `$` is literal.
-fn pieces(text: &str, keep: EscapeMode) -> Box<[TargetPiece]> {
-    let mut pieces = Vec::new();
+fn parse_pieces(text: &str, keep: EscapeMode) -> Box<[TargetPiece]> {
+    let mut chunks = Vec::new();
     let (mut rest, mut from) = (text, 0);
     while let Some(dollar) = rest[from..].find('$').map(|place| place + from) {
         let digit = rest.as_bytes().get(dollar + 1).filter(|byte| matches!(byte, b'1'..=b'9'));
@@ -228,15 +228,15 @@ fn pieces(text: &str, keep: EscapeMode) -> Box<[TargetPiece]> {
             continue;
         };
         if dollar > 0 {
-            pieces.push(TargetPiece::Text(encoded(&rest.as_bytes()[..dollar], keep)));
+            chunks.push(TargetPiece::Text(encoded(&rest.as_bytes()[..dollar], keep)));
         }
-        pieces.push(TargetPiece::Capture(usize::from(digit - b'0')));
+        chunks.push(TargetPiece::Capture(usize::from(digit - b'0')));
         (rest, from) = (&rest[dollar + 2..], 0);
     }
     if !rest.is_empty() {
-        pieces.push(TargetPiece::Text(encoded(rest.as_bytes(), keep)));
+        chunks.push(TargetPiece::Text(encoded(rest.as_bytes(), keep)));
     }
-    pieces.into()
+    chunks.into()
 }
 
 /// Whether a configured text is already escaped.

@@ -12,7 +12,7 @@ use fairway_model::{
 use crate::rewrite::CompiledRewrite;
 use crate::slots::{BackendSlot, Slots};
 use crate::steps::{self, InnerRule};
-use crate::{guards, targets, unserved};
+use crate::{guards, targets, unsupported};
 
 /// The steps of a rule.
 pub type Steps = steps::Steps<CompiledRule>;
@@ -139,7 +139,7 @@ impl CompiledRule {
     #[inline]
     #[must_use]
     pub fn compresses(&self) -> bool {
-        let compresses = |rule: &Self| rule.steps.answers.compression.is_some();
+        let compresses = |rule: &Self| rule.steps.responses.compression.is_some();
         compresses(self) || self.targets.rules().any(compresses)
     }
 
@@ -170,8 +170,8 @@ impl CompiledRule {
     ) -> Self {
         let rule = &route.rules[number];
         let form = host.path_form;
-        let mut maker = RuleBuilder { rule, form, slots, taken: Vec::new() };
-        let (steps, targets, secured) = match maker.build(unserved::of_rule(host, rule)) {
+        let mut maker = RuleBuilder { rule, form, slots, taken_slots: Vec::new() };
+        let (steps, targets, secured) = match maker.build(unsupported::of_rule(host, rule)) {
             Ok(made) => made,
             Err(why) => {
                 problem(why);
@@ -201,7 +201,7 @@ struct RuleBuilder<'m> {
     rule: &'m Rule,
     form: PathForm,
     slots: &'m mut Slots,
-    taken: Vec<BackendSlot>,
+    taken_slots: Vec<BackendSlot>,
 }
 
 impl RuleBuilder<'_> {
@@ -219,7 +219,7 @@ impl RuleBuilder<'_> {
 
     /// Releases the slots of a rule that cannot be built.
     fn give_back(self) {
-        let Self { slots, taken, .. } = self;
+        let Self { slots, taken_slots: taken, .. } = self;
         taken.into_iter().for_each(|slot| slots.release(slot));
     }
 
@@ -256,8 +256,10 @@ impl RuleBuilder<'_> {
             return Ok(Targets::of_sticky_shares(shares.collect::<Result<Vec<_>, String>>()?, sticky));
         }
         let weighted = || backends.iter().filter(|weighted| weighted.weight > 0);
-        let is_plain = |of: &WeightedBackend| {
-            of.filters.is_none() && of.bodies.is_none() && of.reference == ReferenceStatus::Resolved
+        let is_plain = |backend: &WeightedBackend| {
+            backend.filters.is_none()
+                && backend.bodies.is_none()
+                && backend.reference == ReferenceStatus::Resolved
         };
         if weighted().all(is_plain) {
             return Ok(Targets::new(weighted().map(|of| (self.acquired(&of.backend), of.weight))));
@@ -268,27 +270,31 @@ impl RuleBuilder<'_> {
     }
 
     /// The rule of a share; `None` if its reference is invalid.
-    fn share(&mut self, of: &WeightedBackend, outer: &Steps) -> Result<Option<Box<CompiledRule>>, String> {
-        if of.reference == ReferenceStatus::Invalid {
+    fn share(
+        &mut self,
+        backend: &WeightedBackend,
+        outer: &Steps,
+    ) -> Result<Option<Box<CompiledRule>>, String> {
+        if backend.reference == ReferenceStatus::Invalid {
             return Ok(None);
         }
-        let mut phases = steps::of_share(of.filters.as_deref(), &self.rule.phases);
-        if let Some(bodies) = &of.bodies {
+        let mut phases = steps::of_share(backend.filters.as_deref(), &self.rule.phases);
+        if let Some(bodies) = &backend.bodies {
             phases.add(bodies.compression.clone().map(Phases::from).unwrap_or_default());
             phases.add(Forwarding { buffering: bodies.buffering, ..Forwarding::default() });
         }
         let steps = self.steps(&phases)?.within(outer);
-        let mut rule = self.forwarding(&of.backend, phases);
-        if let Some(most) = of.bodies.as_ref().and_then(|bodies| bodies.max_request) {
+        let mut rule = self.forwarding(&backend.backend, phases);
+        if let Some(most) = backend.bodies.as_ref().and_then(|bodies| bodies.max_request) {
             let policy = Arc::make_mut(&mut rule.policy);
             policy.max_body = smaller_limit(policy.max_body, Some(most));
         }
-        Ok(Some(Box::new(self.alone(rule, steps, &of.backend))))
+        Ok(Some(Box::new(self.alone(rule, steps, &backend.backend))))
     }
 
     /// A rule for the requests of a step, which all go to one backend.
     fn inner(&mut self, inner: InnerRule<'_>) -> CompiledRule {
-        let phases = Phases { answers: inner.answers, ..Phases::default() };
+        let phases = Phases { answers: inner.response_handling, ..Phases::default() };
         let mut rule = self.forwarding(inner.backend, phases);
         let policy = Arc::make_mut(&mut rule.policy);
         policy.websocket = false;
@@ -309,7 +315,7 @@ impl RuleBuilder<'_> {
     fn forwarding(&self, backend: &BackendKey, phases: Phases) -> Rule {
         Rule {
             matches: Vec::new(),
-            phases: phases.kept(),
+            phases: phases.shared(),
             action: Action::Forward(vec![WeightedBackend::new(backend.clone(), 1)]),
             ..self.rule.clone()
         }
@@ -332,7 +338,7 @@ impl RuleBuilder<'_> {
 
     fn acquired(&mut self, backend: &BackendKey) -> BackendSlot {
         let slot = self.slots.acquire(backend);
-        self.taken.push(slot);
+        self.taken_slots.push(slot);
         slot
     }
 }

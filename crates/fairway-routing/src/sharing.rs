@@ -21,7 +21,7 @@ pub(crate) enum TableSide {
 /// Which table serves a request, and why if both have a rule for it.
 pub(crate) struct TableDecision {
     pub(crate) side: TableSide,
-    pub(crate) by: Option<Criterion>,
+    pub(crate) decided_by: Option<Criterion>,
 }
 
 /// How specific the path of a match is: whether it is exact, and otherwise the length of its text.
@@ -56,7 +56,7 @@ pub(crate) fn decided<F: Fields>(
     request: &Request<'_, F>,
 ) -> TableDecision {
     // The rule that could not be evaluated may protect what the other table would serve.
-    let unread = |side| TableDecision { side, by: Some(Criterion::Unread) };
+    let unread = |side| TableDecision { side, decided_by: Some(Criterion::Unread) };
     if routes.is_unread {
         return unread(TableSide::Routes);
     }
@@ -69,28 +69,28 @@ pub(crate) fn decided<F: Fields>(
             Matched::Rule { host: other_host, rule: other_rule, prefix: other_prefix },
         ) => ((host, rule, prefix), (other_host, other_rule, other_prefix)),
         (Matched::Rule { .. }, _) | (Matched::NoRule(_), Matched::NoHost) => {
-            return TableDecision { side: TableSide::Routes, by: None };
+            return TableDecision { side: TableSide::Routes, decided_by: None };
         }
-        _ => return TableDecision { side: TableSide::Other, by: None },
+        _ => return TableDecision { side: TableSide::Other, decided_by: None },
     };
     let ((host, rule, prefix), (other_host, other_rule, other_prefix)) = both;
-    let by = |side, criterion| TableDecision { side, by: Some(criterion) };
+    let decision = |side, criterion| TableDecision { side, decided_by: Some(criterion) };
     if is_fallback(other_rule) {
-        return by(TableSide::Routes, Criterion::Api);
+        return decision(TableSide::Routes, Criterion::Api);
     }
     let side = |is_other: bool| if is_other { TableSide::Other } else { TableSide::Routes };
     let (own, others) = (host.key().host.specificity(), other_host.key().host.specificity());
     if own != others {
-        return by(side(others > own), Criterion::Hostname);
+        return decision(side(others > own), Criterion::Hostname);
     }
     let own = precision(host, rule, prefix, request);
     let others = precision(other_host, other_rule, other_prefix, request);
     let criterion = match own {
-        _ if own == others => return by(TableSide::Routes, Criterion::Api),
+        _ if own == others => return decision(TableSide::Routes, Criterion::Api),
         (is_exact, _) if is_exact != others.0 => Criterion::PathKind,
         _ => Criterion::PathLength,
     };
-    by(side(others > own), criterion)
+    decision(side(others > own), criterion)
 }
 
 /// Whether a rule only covers paths that no Ingress path covers: a host's 404, its default backend or the health page.
@@ -116,8 +116,8 @@ fn precision<F: Fields>(
     }
     // If it covers the whole path it may be exact or a prefix, and if it covers nothing, a regular expression or `/`.
     let matches = &rule.rule().matches;
-    let fits = |of: &&Match| {
-        let place = PlacedMatch { route: rule.route(), rule: 0, of };
+    let fits = |applies: &&Match| {
+        let place = PlacedMatch { route: rule.route(), rule: 0, source: applies };
         matches.len() == 1 || place.judged(path, request).is_ok_and(|own| own == covered)
     };
     let mut fitting = matches.iter().filter(fits).map(|of| precision_of(&of.path));

@@ -20,7 +20,7 @@ use fairway_token::digest;
 
 use crate::authorization::AuthorizationCheck;
 use crate::candidate::PathTest;
-use crate::chosen::{CompiledConditionalHeaders, CompiledDirectResponse};
+use crate::conditional::{CompiledConditionalHeaders, CompiledDirectResponse};
 use crate::conditions::Conditions;
 use crate::cors::CompiledCors;
 use crate::guards::{AnyOfCheck, ExternalAuthCheck, GrpcAuthCheck, LoginCheck, TokenCheck};
@@ -45,7 +45,7 @@ pub struct Steps<R> {
     /// How requests are forwarded.
     pub forwarding: ForwardingSteps<R>,
     /// How responses are processed.
-    pub answers: ResponseSteps<R>,
+    pub responses: ResponseSteps<R>,
     /// Limits of endpoints' responses.
     pub bounds: ResponseLimits,
     /// The GeoIP fields that guards and headers need.
@@ -122,7 +122,7 @@ pub struct ForwardingSteps<R> {
     /// Headers set last, when the request is otherwise as its endpoint gets it.
     pub fields: Option<Arc<[HeaderTemplate]>>,
     /// Conditional headers, set or added after these.
-    pub chosen: Box<[CompiledConditionalHeaders]>,
+    pub conditional_headers: Box<[CompiledConditionalHeaders]>,
     /// How HTTP/1 endpoints are addressed.
     pub hop: Http1Options,
     /// Mirrors of requests.
@@ -229,7 +229,7 @@ pub struct ErrorPagesStep<R> {
 #[derive(Clone, Debug)]
 pub struct FallbackStep<R> {
     /// The backend, and what it is told.
-    pub to: Fallback,
+    pub fallback: Fallback,
     /// The rule that forwards the requests, which has no steps.
     pub rule: R,
 }
@@ -249,22 +249,22 @@ pub struct CompiledRedirect {
 #[derive(Clone, Debug)]
 pub struct CompiledCertificate {
     /// The requirement.
-    pub of: ClientCertificate,
+    pub source: ClientCertificate,
     subject: Option<Arc<Pattern>>,
 }
 
 impl CompiledCertificate {
-    fn compiled(of: &ClientCertificate) -> Result<Self, String> {
-        let subject = of.subject.as_ref().map(|pattern| {
+    fn compiled(certificate: &ClientCertificate) -> Result<Self, String> {
+        let subject = certificate.subject.as_ref().map(|pattern| {
             Pattern::anywhere(pattern, false)
                 .map_err(|why| format!("the regular expression of the subject, {pattern:?}, {why}"))
         });
-        Ok(Self { of: of.clone(), subject: subject.transpose()? })
+        Ok(Self { source: certificate.clone(), subject: subject.transpose()? })
     }
 
     /// Whether a certificate with this subject is accepted; no certificate has an empty subject.
     #[must_use]
-    pub fn takes(&self, subject: &str) -> bool {
+    pub fn accepts_subject(&self, subject: &str) -> bool {
         self.subject.as_ref().is_none_or(|pattern| pattern.is_match(subject.as_bytes()))
     }
 }
@@ -275,7 +275,7 @@ pub struct CompiledDeny {
     /// The status of the response: 400..=599.
     pub status: u16,
     /// Whether every request is denied.
-    pub all: bool,
+    pub all_requests: bool,
     when: Box<[(PathTest, Option<Conditions>)]>,
     form: PathForm,
 }
@@ -284,7 +284,7 @@ impl CompiledDeny {
     fn compiled(deny: &Deny, form: PathForm) -> Result<Self, String> {
         let when = deny.when.iter().map(|of| Ok((PathTest::compiled(&of.path)?, Conditions::compiled(of)?)));
         let all = deny.when == [Match::default()];
-        Ok(Self { status: deny.status, all, when: when.collect::<Result<_, String>>()?, form })
+        Ok(Self { status: deny.status, all_requests: all, when: when.collect::<Result<_, String>>()?, form })
     }
 
     /// Whether a request is denied. Every value of a name is checked, and one that is too long to compare matches.
@@ -325,7 +325,7 @@ impl<R> Default for Steps<R> {
                 path: None,
                 edits: [].into(),
                 fields: None,
-                chosen: [].into(),
+                conditional_headers: [].into(),
                 hop: Http1Options::default(),
                 mirrors: [].into(),
                 fallbacks: [].into(),
@@ -334,7 +334,7 @@ impl<R> Default for Steps<R> {
                 grpc_web: false,
                 buffering: None,
             },
-            answers: ResponseSteps {
+            responses: ResponseSteps {
                 received: [].into(),
                 replacing: None,
                 edits: [].into(),
@@ -370,7 +370,7 @@ impl<R> Steps<R> {
             request: request(&phases.request, form)?,
             extensions: extensions(&phases.extensions, inner),
             forwarding,
-            answers: answers(&phases.answers, &guards, inner)?,
+            responses: response_steps(&phases.answers, &guards, inner)?,
             guards,
             bounds: phases.bounds,
             geo: GeoFields::NONE,
@@ -384,36 +384,36 @@ impl<R> Steps<R> {
 
     /// The GeoIP fields needed by guards and by request and response headers.
     fn geo_fields(&self) -> GeoFields {
-        let asked = self.guards.iter().filter_map(|guard| match guard {
+        let auth_services = self.guards.iter().filter_map(|guard| match guard {
             GuardStep::Authorize(check) => Some(check.geo_fields()),
             _ => None,
         });
         let of_headers: GeoFields =
             self.written_headers().flat_map(|header| header.value.geo_fields()).collect();
-        asked.fold(of_headers, GeoFields::and)
+        auth_services.fold(of_headers, GeoFields::and)
     }
 
     /// The headers that requests and responses get, including conditional ones.
     fn written_headers(&self) -> impl Iterator<Item = &HeaderTemplate> {
-        let of_responses = self.answers.edits.iter().filter_map(|step| match step {
+        let of_responses = self.responses.edits.iter().filter_map(|step| match step {
             ResponseStep::Fields(headers) => Some(&**headers),
-            ResponseStep::Chosen(chosen) => Some(&*chosen.of.fields),
+            ResponseStep::Chosen(chosen) => Some(&*chosen.source.fields),
             _ => None,
         });
         let of_requests = self.forwarding.fields.as_deref().into_iter();
-        let chosen = self.forwarding.chosen.iter().map(|chosen| &*chosen.of.fields);
+        let chosen = self.forwarding.conditional_headers.iter().map(|chosen| &*chosen.source.fields);
         of_requests.chain(chosen).chain(of_responses).flatten()
     }
 
     /// The steps of a share's rule, completed by those of the whole rule for requests and responses that the share's
     /// phases do not have.
     pub(crate) fn within(mut self, outer: &Self) -> Self {
-        let cookies = outer.answers.edits.iter().filter_map(|step| match step {
+        let cookies = outer.responses.edits.iter().filter_map(|step| match step {
             ResponseStep::Cookies(which) => Some(ResponseStep::Cookies(*which)),
             ResponseStep::Granted => Some(ResponseStep::Granted),
             _ => None,
         });
-        self.answers.edits = std::mem::take(&mut self.answers.edits).into_iter().chain(cookies).collect();
+        self.responses.edits = std::mem::take(&mut self.responses.edits).into_iter().chain(cookies).collect();
         let edits = std::mem::take(&mut self.forwarding.edits).into_iter();
         self.forwarding.edits = outer.forwarding.edits.iter().cloned().chain(edits).collect();
         self.forwarding.drops_trailers = outer.forwarding.drops_trailers;
@@ -437,7 +437,7 @@ impl<R> Steps<R> {
         self.guards.iter().all(asks_nothing)
             && self.extensions.is_empty()
             && mirrors.is_empty()
-            && self.answers.replacing.is_none()
+            && self.responses.replacing.is_none()
     }
 
     /// All path rewrites.
@@ -455,7 +455,7 @@ impl<R> Steps<R> {
 
     /// All rules by which steps forward.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
-        let asked = self.guards.iter().filter_map(|guard| match guard {
+        let auth_services = self.guards.iter().filter_map(|guard| match guard {
             GuardStep::AskGrpc(asking) => Some(&asking.rule),
             _ => guard.asking()?.rule.as_ref(),
         });
@@ -468,8 +468,14 @@ impl<R> Steps<R> {
         let ForwardingSteps { mirrors, fallbacks, .. } = &self.forwarding;
         let copied = mirrors.iter().map(|copying| &copying.rule);
         let falling = fallbacks.iter().map(|falling| &falling.rule);
-        let replaced = self.answers.replacing.iter().filter_map(|replacing| replacing.rule.as_ref());
-        asked.chain(extending).chain(issuers).chain(providers).chain(copied).chain(falling).chain(replaced)
+        let replaced = self.responses.replacing.iter().filter_map(|replacing| replacing.rule.as_ref());
+        auth_services
+            .chain(extending)
+            .chain(issuers)
+            .chain(providers)
+            .chain(copied)
+            .chain(falling)
+            .chain(replaced)
     }
 }
 
@@ -480,7 +486,7 @@ pub(crate) struct InnerRule<'a> {
     /// The timeouts of each step; `None` uses those of the outer rule.
     pub(crate) timeouts: Option<Timeouts>,
     /// How its responses are processed.
-    pub(crate) answers: ResponseHandling,
+    pub(crate) response_handling: ResponseHandling,
 }
 
 impl<R> GuardStep<R> {
@@ -490,7 +496,11 @@ impl<R> GuardStep<R> {
         inner: &mut dyn FnMut(InnerRule<'_>) -> R,
     ) -> Result<Self, String> {
         let mut rule = |backend: &BackendKey, timeouts| {
-            inner(InnerRule { backend, timeouts: Some(timeouts), answers: ResponseHandling::default() })
+            inner(InnerRule {
+                backend,
+                timeouts: Some(timeouts),
+                response_handling: ResponseHandling::default(),
+            })
         };
         Ok(match guard {
             Guard::HttpsRedirect(to) => Self::HttpsRedirect(to.clone()),
@@ -561,11 +571,11 @@ fn extensions<R>(
 ) -> Box<[ExtensionStep<R>]> {
     let extending = |extension: &Arc<Extension>| {
         let GrpcService { backend, timeouts, .. } = &extension.service;
-        let answers = ResponseHandling::default();
+        let responses = ResponseHandling::default();
         // A stream lasts as long as its exchange, and may be idle for all that time; its messages have their own
         // timeouts.
         let timeouts = Timeouts { read: STREAM_IDLE, send: STREAM_IDLE, request: None, ..*timeouts };
-        let rule = inner(InnerRule { backend, timeouts: Some(timeouts), answers });
+        let rule = inner(InnerRule { backend, timeouts: Some(timeouts), response_handling: responses });
         ExtensionStep { prepared: Arc::new(PreparedExtension::new(Arc::clone(extension))), rule }
     };
     extensions.iter().map(extending).collect()
@@ -609,7 +619,7 @@ fn forwarding<R>(
         sticky: _,
     } = phases.forwarding.as_deref().unwrap_or(&usual);
     let mut rule = |backend: &BackendKey| {
-        inner(InnerRule { backend, timeouts: None, answers: ResponseHandling::default() })
+        inner(InnerRule { backend, timeouts: None, response_handling: ResponseHandling::default() })
     };
     // Headers that Fairway writes itself are edited after they are written.
     let ours = phases.request.iter().filter_map(|edit| match edit {
@@ -622,7 +632,10 @@ fn forwarding<R>(
         path: path.as_ref().map(|path| CompiledRewrite::compiled(path, form)).transpose()?,
         edits: ours.filter(|edits| !edits.is_empty()).collect(),
         fields: fields.clone(),
-        chosen: chosen.iter().map(CompiledConditionalHeaders::compiled).collect::<Result<_, _>>()?,
+        conditional_headers: chosen
+            .iter()
+            .map(CompiledConditionalHeaders::compiled)
+            .collect::<Result<_, _>>()?,
         hop: *hop,
         mirrors: mirrors
             .iter()
@@ -630,7 +643,7 @@ fn forwarding<R>(
             .collect(),
         fallbacks: fallbacks
             .iter()
-            .map(|to| FallbackStep { to: to.clone(), rule: rule(&to.backend) })
+            .map(|to| FallbackStep { fallback: to.clone(), rule: rule(&to.backend) })
             .collect(),
         retried: retried.into(),
         drops_trailers: false,
@@ -639,7 +652,7 @@ fn forwarding<R>(
     })
 }
 
-fn answers<R>(
+fn response_steps<R>(
     answers: &ResponseHandling,
     guards: &[GuardStep<R>],
     inner: &mut dyn FnMut(InnerRule<'_>) -> R,
@@ -648,13 +661,15 @@ fn answers<R>(
     // Cookies of the authorization service come before the rule's own response steps, which may remove them.
     let of_all = |step: &ResponseStep| !matches!(step, ResponseStep::Cors(_) | ResponseStep::Fields(_));
     let at = edits.iter().position(of_all).unwrap_or(edits.len());
-    let given = guards.iter().filter_map(|guard| match guard {
+    let tokens = guards.iter().filter_map(|guard| match guard {
         GuardStep::AskGrpc(_) => Some(ResponseStep::Granted),
         _ => guard.asking().map(|asking| ResponseStep::Cookies(asking.auth.cookies)),
     });
-    edits.splice(at..at, given);
+    edits.splice(at..at, tokens);
     let replacing = answers.pages.as_deref().map(|pages| {
-        let rule = |backend| inner(InnerRule { backend, timeouts: None, answers: answers.for_error_pages() });
+        let rule = |backend| {
+            inner(InnerRule { backend, timeouts: None, response_handling: answers.for_error_pages() })
+        };
         Box::new(ErrorPagesStep { pages: pages.clone(), rule: pages.backend.as_ref().map(rule) })
     });
     Ok(ResponseSteps {

@@ -209,8 +209,11 @@ mod tests {
     fn sessions_find_their_share_whatever_its_weight() {
         let tags = vec!["t1".into(), "t2".into(), "".into(), "t1".into()];
         let sticky = Arc::new(StickyBackends { session: Arc::new(session()), tags });
-        let of = [(Some(Box::new("a")), 0), (Some(Box::new("b")), 1), (None, 0), (Some(Box::new("d")), 0)];
-        let Targets::Shares(shares) = Targets::of_sticky_shares(of, sticky) else { panic!("it has shares") };
+        let targets =
+            [(Some(Box::new("a")), 0), (Some(Box::new("b")), 1), (None, 0), (Some(Box::new("d")), 0)];
+        let Targets::Shares(shares) = Targets::of_sticky_shares(targets, sticky) else {
+            panic!("it has shares")
+        };
         let named = [&b"t1"[..], b"t2", b"", b"t3"].map(|tag| shares.named(tag).copied());
         assert_eq!(named, [Some("a"), Some("b"), None, None]);
         for n in 0..4u32 {

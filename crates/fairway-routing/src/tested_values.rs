@@ -74,7 +74,7 @@ impl CompiledValueTest {
 /// Compiled: clients that are refused with 403.
 #[derive(Clone, Debug)]
 pub struct BlockedClientsCheck {
-    of: Arc<BlockedClients>,
+    source: Arc<BlockedClients>,
     user_agents: ValueTests,
     referers: ValueTests,
 }
@@ -82,26 +82,28 @@ pub struct BlockedClientsCheck {
 /// Equal if compiled from the same value.
 impl PartialEq for BlockedClientsCheck {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.of, &other.of) || self.of == other.of
+        Arc::ptr_eq(&self.source, &other.source) || self.source == other.source
     }
 }
 
 impl Eq for BlockedClientsCheck {}
 
 impl BlockedClientsCheck {
-    pub(crate) fn compiled(of: &Arc<BlockedClients>) -> Self {
+    pub(crate) fn compiled(blocked: &Arc<BlockedClients>) -> Self {
         Self {
-            user_agents: ValueTests::compiled(&of.user_agents),
-            referers: ValueTests::compiled(&of.referers),
-            of: Arc::clone(of),
+            user_agents: ValueTests::compiled(&blocked.user_agents),
+            referers: ValueTests::compiled(&blocked.referers),
+            source: Arc::clone(blocked),
         }
     }
 
     /// The header for which a client is blocked.
     #[must_use]
     pub fn by_header(&self, request: &Head) -> Option<Known> {
-        let by = |known, tests: &ValueTests| covers_field(tests, request, known).then_some(known);
-        by(Known::UserAgent, &self.user_agents).or_else(|| by(Known::Referer, &self.referers))
+        let known_if_covered =
+            |known, tests: &ValueTests| covers_field(tests, request, known).then_some(known);
+        known_if_covered(Known::UserAgent, &self.user_agents)
+            .or_else(|| known_if_covered(Known::Referer, &self.referers))
     }
 }
 

@@ -294,7 +294,7 @@ impl<'m> TreeBuilder<'m> {
 
     /// Adds a match; of two on the same path, the first one added is tried first.
     fn add(&mut self, proposal: &RankedMatch<'m>) -> Result<(), String> {
-        match &proposal.of.path {
+        match &proposal.source.path {
             PathMatch::Exact(path) => {
                 let candidate = proposal.candidate()?;
                 self.list(path, CandidateList::Exact, candidate);
@@ -317,7 +317,7 @@ impl<'m> TreeBuilder<'m> {
             }
             PathMatch::Regex { pattern, .. } => {
                 let PathCandidate { mut path, candidate } = proposal.path_candidate()?;
-                if proposal.of.after_prefixes {
+                if proposal.source.after_prefixes {
                     path = path.after_prefixes();
                 }
                 self.regexes.push((pattern.len(), PathCandidate { path, candidate }));

@@ -72,13 +72,13 @@ fn hosts_say_why_they_were_left() {
     exact_host.falls_through = true;
     let all = |name: &str| host(name, vec![route("r", None, vec![rule("r", vec![prefix("/")])])]);
     let snapshot = compile(&config(vec![exact_host, all("*.test"), all("")]), None).snapshot;
-    let asked = |ask: Ask| {
+    let explained = |ask: Ask| {
         let explanation =
             snapshot.explain(snapshot.table(TABLE).expect("a listener names the table"), &ask.request());
         explanation.hosts.iter().map(|step| step.verdict).collect::<Vec<_>>()
     };
     use HostVerdict::{FallsThrough, LessSpecific, Serves};
-    assert_eq!(asked(Ask::get("a.test", "/y")), [FallsThrough, Serves, LessSpecific]);
-    assert_eq!(asked(Ask::get("a.test", "/x")), [Serves, LessSpecific, LessSpecific]);
-    assert_eq!(asked(Ask::get("elsewhere", "/")), [Serves]);
+    assert_eq!(explained(Ask::get("a.test", "/y")), [FallsThrough, Serves, LessSpecific]);
+    assert_eq!(explained(Ask::get("a.test", "/x")), [Serves, LessSpecific, LessSpecific]);
+    assert_eq!(explained(Ask::get("elsewhere", "/")), [Serves]);
 }

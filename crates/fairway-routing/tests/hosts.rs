@@ -6,16 +6,16 @@ use fairway_routing::{Matched, Snapshot, compile};
 use crate::tables::*;
 
 fn named(name: &str, span: WildcardSpan, path: &str) -> VirtualHost {
-    let mut of = host("x.test", vec![route("r", None, vec![rule(name, vec![prefix(path)])])]);
-    of.key.host = pattern(name, span);
-    of
+    let mut virtual_host = host("x.test", vec![route("r", None, vec![rule(name, vec![prefix(path)])])]);
+    virtual_host.key.host = pattern(name, span);
+    virtual_host
 }
 
-fn one(name: &str) -> VirtualHost {
+fn exact_host(name: &str) -> VirtualHost {
     named(name, WildcardSpan::OneLabel, "/")
 }
 
-fn many(name: &str) -> VirtualHost {
+fn wildcard_host(name: &str) -> VirtualHost {
     named(name, WildcardSpan::ManyLabels, "/")
 }
 
@@ -25,7 +25,12 @@ fn snapshot(hosts: Vec<VirtualHost>) -> std::sync::Arc<Snapshot> {
 
 #[test]
 fn exact_names_come_before_wildcards_and_those_before_every_name() {
-    let snapshot = snapshot(vec![one("a.b.test"), one("*.b.test"), many("*.test"), one("")]);
+    let snapshot = snapshot(vec![
+        exact_host("a.b.test"),
+        exact_host("*.b.test"),
+        wildcard_host("*.test"),
+        exact_host(""),
+    ]);
     for (name, winner_name) in [
         ("a.b.test", "a.b.test"),
         ("x.b.test", "*.b.test"),
@@ -41,9 +46,9 @@ fn exact_names_come_before_wildcards_and_those_before_every_name() {
 
 #[test]
 fn at_one_suffix_one_label_is_more_specific_than_many() {
-    let mut many_labels = many("*.b.test");
+    let mut many_labels = wildcard_host("*.b.test");
     many_labels.routes = vec![route("r", None, vec![rule("many", vec![prefix("/")])])];
-    let snapshot = snapshot(vec![many_labels, one("*.b.test")]);
+    let snapshot = snapshot(vec![many_labels, exact_host("*.b.test")]);
     assert_eq!(winner(&snapshot, &Ask::get("a.b.test", "/")), "*.b.test");
     assert_eq!(winner(&snapshot, &Ask::get("a.a.b.test", "/")), "many");
 }
@@ -51,7 +56,7 @@ fn at_one_suffix_one_label_is_more_specific_than_many() {
 #[test]
 fn a_less_specific_host_is_not_tried() {
     let only = named("a.test", WildcardSpan::OneLabel, "/only");
-    let snapshot = snapshot(vec![only, one("*.test"), one("")]);
+    let snapshot = snapshot(vec![only, exact_host("*.test"), exact_host("")]);
     assert_eq!(winner(&snapshot, &Ask::get("a.test", "/only")), "a.test");
     assert_eq!(winner(&snapshot, &Ask::get("a.test", "/else")), "no rule of a.test");
 }
@@ -61,7 +66,7 @@ fn hosts_of_gateway_tables_fall_through() {
     let mut first = named("a.test", WildcardSpan::OneLabel, "/only");
     let mut second = named("*.test", WildcardSpan::ManyLabels, "/wild");
     (first.falls_through, second.falls_through) = (true, true);
-    let with_any = snapshot(vec![first.clone(), second.clone(), one("")]);
+    let with_any = snapshot(vec![first.clone(), second.clone(), exact_host("")]);
     assert_eq!(winner(&with_any, &Ask::get("a.test", "/wild")), "*.test");
     assert_eq!(winner(&with_any, &Ask::get("a.test", "/else")), "");
     let without = snapshot(vec![first, second]);
@@ -71,7 +76,7 @@ fn hosts_of_gateway_tables_fall_through() {
 
 #[test]
 fn tables_know_nothing_of_each_other() {
-    let mut other = one("a.test");
+    let mut other = exact_host("a.test");
     other.key.table = "other".into();
     let mut config = config(vec![other]);
     put_listener(&mut config, "spare", "without-hosts");
@@ -86,9 +91,9 @@ fn tables_know_nothing_of_each_other() {
 
 #[test]
 fn a_name_of_tls_gets_the_certificate_of_its_most_specific_host() {
-    let mut wild = one("*.test");
+    let mut wild = exact_host("*.test");
     wild.certificate = Some(CertificateKey::from("ns/wild"));
-    let snapshot = snapshot(vec![wild, one("plain.test")]);
+    let snapshot = snapshot(vec![wild, exact_host("plain.test")]);
     let table = snapshot.table(TABLE).unwrap();
     let certificate =
         |name| snapshot.host(table, name).and_then(|host| host.certificate()).map(ToString::to_string);

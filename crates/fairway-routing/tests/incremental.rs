@@ -12,8 +12,8 @@ use fairway_routing::{CompiledHost, RequestStep, ResponseStep, RuleId, Snapshot,
 use crate::tables::*;
 
 fn two_hosts() -> Config {
-    let of = |name: &str| host(name, vec![route("r", None, vec![rule(name, vec![prefix("/")])])]);
-    let mut config = config(vec![of("a.test"), of("b.test")]);
+    let host_with = |name: &str| host(name, vec![route("r", None, vec![rule(name, vec![prefix("/")])])]);
+    let mut config = config(vec![host_with("a.test"), host_with("b.test")]);
     put_backend(&mut config, "a.test", 1);
     put_backend(&mut config, "b.test", 1);
     config
@@ -77,7 +77,8 @@ fn a_change_of_nothing_but_traffic_is_another_value_in_the_same_slot() {
     let first = compile(&config, None).snapshot;
     let slot = first.slot(&"a.test".into()).unwrap();
     let mut changed = (**first.backend(slot).unwrap()).clone();
-    changed.traffic = BackendTraffic { in_flight: NonZeroU32::new(7), ..changed.traffic().clone() }.kept();
+    changed.traffic =
+        BackendTraffic { in_flight: NonZeroU32::new(7), ..changed.traffic().clone() }.if_not_empty();
     config.backends.insert(changed.key.clone(), Arc::new(changed));
     let second = compile(&config, Some(&first)).snapshot;
     assert_eq!(
@@ -171,7 +172,7 @@ fn a_rule_whose_rewrite_does_not_compile_sends_nothing_to_its_backend() {
     let mut bad = rule("bad", vec![prefix("/")]);
     let rewrite = PathRewrite::Regex { pattern: "(".into(), replacement: "/".into(), ignore_case: true };
     let forwarding = Forwarding { path: Some(rewrite), ..Forwarding::default() };
-    bad.phases = Phases::from(forwarding).kept();
+    bad.phases = Phases::from(forwarding).shared();
     let compiled = compile(&config(vec![host("a.test", vec![route("r", None, vec![bad])])]), None);
     assert!(
         compiled.problems[0].text.ends_with("requests of this rule are answered 500"),
@@ -205,7 +206,7 @@ fn edit(name: &str) -> HeaderEdit {
 fn three_shares(filters: RouteFilters) -> Config {
     let mut rule = rule("w", vec![prefix("/")]);
     let request = vec![RequestEdit::Host("rule.test".into())];
-    rule.phases = Phases { request, ..answering("X-Rule") }.kept();
+    rule.phases = Phases { request, ..answering("X-Rule") }.shared();
     rule.action = Action::Forward(vec![
         WeightedBackend { filters: Some(Box::new(filters)), ..WeightedBackend::new("a".into(), 1) },
         WeightedBackend::invalid("gone".into(), 1),
@@ -260,7 +261,7 @@ fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
     let own = RouteFilters {
         request: vec![RequestEdit::Headers(edit("X-Own"))],
         mirrors: vec![mirror()],
-        answer: vec![edit("X-Own")],
+        reply: vec![edit("X-Own")],
         ..RouteFilters::default()
     };
     let mut config = three_shares(own);
@@ -280,8 +281,8 @@ fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
         }
         _ => String::new(),
     };
-    assert_eq!(a.steps().answers.edits.iter().map(edited).collect::<Vec<_>>(), ["X-Own", "X-Rule"]);
-    assert_eq!(b.steps().answers.edits.iter().map(edited).collect::<Vec<_>>(), ["X-Rule"]);
+    assert_eq!(a.steps().responses.edits.iter().map(edited).collect::<Vec<_>>(), ["X-Own", "X-Rule"]);
+    assert_eq!(b.steps().responses.edits.iter().map(edited).collect::<Vec<_>>(), ["X-Rule"]);
     assert_eq!(a.steps().forwarding.mirrors[0].rule.targets().pick(7), slot(&first, "copy"));
     config.hosts.clear();
     let second = compile(&config, Some(&first)).snapshot;

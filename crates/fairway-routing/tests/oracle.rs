@@ -123,7 +123,7 @@ fn edits() -> impl Strategy<Value = Edit> {
     ]
 }
 
-fn asks() -> impl Strategy<Value = Ask> {
+fn request_strategy() -> impl Strategy<Value = Ask> {
     let values = select(vec!["1", "2", "1 2"]).prop_map(str::to_owned);
     let header = (select(vec!["x", "y"]).prop_map(str::to_owned), values);
     let cookies = select(vec!["c=1", "d=1 2; c=2", "c=; d=1", "cc=1;c=1 2", "c"]);
@@ -156,7 +156,9 @@ fn apply(config: &mut Config, edit: Edit) {
 }
 
 fn looked_up(snapshot: &Snapshot, table: &str, ask: &Ask) -> OracleMatch {
-    snapshot.table(table).map_or(OracleMatch::NoHost, |table| answer(snapshot.lookup(table, &ask.request())))
+    snapshot
+        .table(table)
+        .map_or(OracleMatch::NoHost, |table| oracle_match(snapshot.lookup(table, &ask.request())))
 }
 
 /// The keys that the configuration contains or that a rule with a share names.
@@ -217,7 +219,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_lookup_answers_what_the_oracle_does(hosts in vec(hosts(), 1..8), asks in vec(asks(), 20)) {
+    fn a_lookup_answers_what_the_oracle_does(hosts in vec(hosts(), 1..8), asks in vec(request_strategy(), 20)) {
         let mut config = Config::default();
         hosts.into_iter().for_each(|host| put(&mut config, host));
         let snapshot = compile(&config, None).snapshot;
@@ -228,14 +230,14 @@ proptest! {
     }
 
     #[test]
-    fn an_explanation_ends_where_the_lookup_does(hosts in vec(hosts(), 1..8), asks in vec(asks(), 20)) {
+    fn an_explanation_ends_where_the_lookup_does(hosts in vec(hosts(), 1..8), asks in vec(request_strategy(), 20)) {
         let mut config = Config::default();
         hosts.into_iter().for_each(|host| put(&mut config, host));
         let snapshot = compile(&config, None).snapshot;
         for (ask, name) in asks.iter().flat_map(|ask| TABLES.map(|table| (ask, table))) {
             let Some(table) = snapshot.table(name) else { continue };
             let explanation = snapshot.explain(table, &ask.request());
-            let outcome = answer(explanation.outcome);
+            let outcome = oracle_match(explanation.outcome);
             prop_assert_eq!(&outcome, &looked_up(&snapshot, name, ask), "{:?}", ask);
             let wins = explanation.hosts.iter().flat_map(|host| &host.matches);
             let wins = wins.filter(|step| step.verdict == MatchVerdict::Wins).count();
@@ -248,7 +250,7 @@ proptest! {
     #[test]
     fn an_incremental_compile_equals_one_from_scratch(
         steps in vec(vec(edits(), 1..4), 1..8),
-        asks in vec(asks(), 10),
+        asks in vec(request_strategy(), 10),
     ) {
         let mut config = Config::default();
         let mut snapshot = compile(&config, None).snapshot;
@@ -261,8 +263,8 @@ proptest! {
             prop_assert_eq!(next.snapshot.config(), &config);
             for (ask, table) in asks.iter().flat_map(|ask| TABLES.map(|table| (ask, table))) {
                 prop_assert_eq!(next.snapshot.table(table).is_some(), scratch.snapshot.table(table).is_some());
-                let answers = (looked_up(&next.snapshot, table, ask), looked_up(&scratch.snapshot, table, ask));
-                prop_assert_eq!(&answers.0, &answers.1, "{:?}", ask);
+                let responses = (looked_up(&next.snapshot, table, ask), looked_up(&scratch.snapshot, table, ask));
+                prop_assert_eq!(&responses.0, &responses.1, "{:?}", ask);
             }
             assert_slots_are_valid(&next.snapshot, &config);
             assert_slots_are_stable(&snapshot, &next.snapshot);

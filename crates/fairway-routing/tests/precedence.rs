@@ -10,27 +10,27 @@ use fairway_routing::{Matched, compile};
 
 use crate::tables::*;
 
-fn ask(path: &str) -> Ask {
+fn request_for(path: &str) -> Ask {
     Ask::get("a.test", path)
 }
 
-fn with_method(of: Match, method: &str) -> Match {
-    Match { method: Some(method.into()), ..of }
+fn with_method(route_match: Match, method: &str) -> Match {
+    Match { method: Some(method.into()), ..route_match }
 }
 
-fn with_headers(of: Match, names: &[&str]) -> Match {
-    Match { headers: names.iter().map(|name| field(name, "1")).collect(), ..of }
+fn with_headers(route_match: Match, names: &[&str]) -> Match {
+    Match { headers: names.iter().map(|name| field(name, "1")).collect(), ..route_match }
 }
 
-fn with_query(of: Match, names: &[&str]) -> Match {
-    Match { query: names.iter().map(|name| field(name, "1")).collect(), ..of }
+fn with_query(route_match: Match, names: &[&str]) -> Match {
+    Match { query: names.iter().map(|name| field(name, "1")).collect(), ..route_match }
 }
 
 #[test]
 fn an_exact_path_beats_every_prefix() {
     let rules = vec![rule("prefix", vec![prefix("/a/b")]), rule("exact", vec![exact("/a/b")])];
-    assert_eq!(winner_among(rules.clone(), &ask("/a/b")), "exact");
-    assert_eq!(winner_among(rules, &ask("/a/b/")), "prefix");
+    assert_eq!(winner_among(rules.clone(), &request_for("/a/b")), "exact");
+    assert_eq!(winner_among(rules, &request_for("/a/b/")), "prefix");
 }
 
 #[test]
@@ -49,30 +49,30 @@ fn the_longest_prefix_wins() {
         ("/a/b/c", "/a/b/c"),
         ("/a/b/c/d/e", "/a/b/c"),
     ] {
-        assert_eq!(winner_among(rules.to_vec(), &ask(path)), winner, "{path}");
+        assert_eq!(winner_among(rules.to_vec(), &request_for(path)), winner, "{path}");
     }
 }
 
 #[test]
 fn a_trailing_slash_is_part_of_a_prefix() {
     let rules = vec![rule("slash", vec![prefix("/a/")])];
-    assert_eq!(winner_among(rules.clone(), &ask("/a")), "no rule of a.test");
-    assert_eq!(winner_among(rules.clone(), &ask("/a/")), "slash");
-    assert_eq!(winner_among(rules, &ask("/a/b")), "slash");
+    assert_eq!(winner_among(rules.clone(), &request_for("/a")), "no rule of a.test");
+    assert_eq!(winner_among(rules.clone(), &request_for("/a/")), "slash");
+    assert_eq!(winner_among(rules, &request_for("/a/b")), "slash");
 }
 
 #[test]
 fn a_regex_comes_between_exact_paths_and_prefixes_and_the_longest_text_first() {
     let rules = vec![rule("short", vec![regex("/r.*")]), rule("long", vec![regex("/r[a-z]+")])];
-    assert_eq!(winner_among(rules.clone(), &ask("/rx")), "long");
-    assert_eq!(winner_among(rules.clone(), &ask("/r1")), "short");
+    assert_eq!(winner_among(rules.clone(), &request_for("/rx")), "long");
+    assert_eq!(winner_among(rules.clone(), &request_for("/r1")), "short");
     let with_prefixes = [rules, vec![rule("prefix", vec![prefix("/rx")]), rule("all", vec![prefix("/")])]];
     let with_prefixes = with_prefixes.concat();
-    assert_eq!(winner_among(with_prefixes.clone(), &ask("/rx")), "long");
-    assert_eq!(winner_among(with_prefixes.clone(), &ask("/rx/y")), "long");
-    assert_eq!(winner_among(with_prefixes.clone(), &ask("/x")), "all");
+    assert_eq!(winner_among(with_prefixes.clone(), &request_for("/rx")), "long");
+    assert_eq!(winner_among(with_prefixes.clone(), &request_for("/rx/y")), "long");
+    assert_eq!(winner_among(with_prefixes.clone(), &request_for("/x")), "all");
     let with_exact = [with_prefixes, vec![rule("exact", vec![exact("/rx")])]].concat();
-    assert_eq!(winner_among(with_exact, &ask("/rx")), "exact");
+    assert_eq!(winner_among(with_exact, &request_for("/rx")), "exact");
 }
 
 #[test]
@@ -95,13 +95,13 @@ fn a_regex_that_comes_after_prefixes_comes_before_the_root_only() {
         ("/", "all"),
         ("*", "all"),
     ] {
-        assert_eq!(winner_among(rules.clone(), &ask(path)), winner, "{path}");
+        assert_eq!(winner_among(rules.clone(), &request_for(path)), winner, "{path}");
     }
-    let asked = ask("/shop.Cart/Ping");
+    let request = request_for("/shop.Cart/Ping");
     let with = |of| vec![rule("cart", vec![of]), rule("ping", vec![late("/[^/]+/Ping$")])];
-    assert_eq!(winner_among(with(with_headers(prefix("/shop.Cart"), &["x"])), &asked), "ping");
+    assert_eq!(winner_among(with(with_headers(prefix("/shop.Cart"), &["x"])), &request), "ping");
     assert_eq!(
-        winner_among(with(with_headers(prefix("/shop.Cart"), &["x"])), &asked.header("x", "1")),
+        winner_among(with(with_headers(prefix("/shop.Cart"), &["x"])), &request.header("x", "1")),
         "cart"
     );
 }
@@ -109,27 +109,27 @@ fn a_regex_that_comes_after_prefixes_comes_before_the_root_only() {
 #[test]
 fn a_regex_is_anchored_at_the_start_only() {
     let rules = vec![rule("regex", vec![regex("(?:/r|/s)")])];
-    assert_eq!(winner_among(rules.clone(), &ask("/s/more")), "regex");
-    assert_eq!(winner_among(rules, &ask("/x/s")), "no rule of a.test");
+    assert_eq!(winner_among(rules.clone(), &request_for("/s/more")), "regex");
+    assert_eq!(winner_among(rules, &request_for("/x/s")), "no rule of a.test");
 }
 
 #[test]
 fn a_path_that_is_longer_than_patterns_are_counted_for_has_no_rule() {
     let long = format!("/{}", "a".repeat(8 * 1024));
     let with = |pattern| vec![rule("open", vec![prefix("/")]), rule("regex", vec![regex(pattern)])];
-    assert_eq!(winner_among(with("/a+b"), &ask(&long)), "no rule of a.test");
-    assert_eq!(winner_among(with("/a+b"), &ask(&long[..long.len() - 1])), "open");
+    assert_eq!(winner_among(with("/a+b"), &request_for(&long)), "no rule of a.test");
+    assert_eq!(winner_among(with("/a+b"), &request_for(&long[..long.len() - 1])), "open");
     let literal = PathMatch::Regex { pattern: "/b".into(), ignore_case: true };
     let literal = Match { path: literal, ..Match::default() };
     let rules = vec![rule("open", vec![prefix("/")]), rule("literal", vec![literal])];
-    assert_eq!(winner_among(rules.clone(), &ask(&long)), "open", "nothing reads on");
+    assert_eq!(winner_among(rules.clone(), &request_for(&long)), "open", "nothing reads on");
     let rewrite =
         PathRewrite::Regex { pattern: "/b(.*)".into(), replacement: "/$1".into(), ignore_case: true };
     let forwarding = Forwarding { path: Some(rewrite), ..Forwarding::default() };
-    let phases = Phases::from(forwarding).kept();
+    let phases = Phases::from(forwarding).shared();
     let rewriting = Rule { phases, ..rule("rewriting", vec![exact("/b")]) };
     let rules = [rules, vec![rewriting]].concat();
-    assert_eq!(winner_among(rules, &ask(&long)), "no rule of a.test");
+    assert_eq!(winner_among(rules, &request_for(&long)), "no rule of a.test");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_method_beats_headers() {
         rule("headers", vec![with_headers(prefix("/"), &["x", "y"])]),
         rule("method", vec![with_method(prefix("/"), "GET")]),
     ];
-    let ask = ask("/").header("x", "1").header("y", "1");
+    let ask = request_for("/").header("x", "1").header("y", "1");
     assert_eq!(winner_among(rules.clone(), &ask), "method");
     assert_eq!(winner_among(rules, &ask.method("PUT")), "headers");
 }
@@ -149,9 +149,9 @@ fn more_headers_beat_fewer_and_more_query_parameters() {
         rule("query", vec![with_headers(with_query(prefix("/"), &["q", "r"]), &["x"])]),
         rule("headers", vec![with_headers(prefix("/"), &["x", "y"])]),
     ];
-    let asked = ask("/?q=1&r=1").header("x", "1");
-    assert_eq!(winner_among(rules.clone(), &asked), "query");
-    assert_eq!(winner_among(rules, &asked.header("y", "1")), "headers");
+    let request = request_for("/?q=1&r=1").header("x", "1");
+    assert_eq!(winner_among(rules.clone(), &request), "query");
+    assert_eq!(winner_among(rules, &request.header("y", "1")), "headers");
 }
 
 #[test]
@@ -160,12 +160,12 @@ fn more_query_parameters_beat_fewer() {
         rule("one", vec![with_query(prefix("/"), &["q"])]),
         rule("two", vec![with_query(prefix("/"), &["q", "r"])]),
     ];
-    assert_eq!(winner_among(rules.clone(), &ask("/?q=1&r=1")), "two");
-    assert_eq!(winner_among(rules, &ask("/?q=1")), "one");
+    assert_eq!(winner_among(rules.clone(), &request_for("/?q=1&r=1")), "two");
+    assert_eq!(winner_among(rules, &request_for("/?q=1")), "one");
 }
 
 fn winner_of_routes(routes: Vec<Arc<Route>>) -> String {
-    winner(&compile(&config(vec![host("a.test", routes)]), None).snapshot, &ask("/"))
+    winner(&compile(&config(vec![host("a.test", routes)]), None).snapshot, &request_for("/"))
 }
 
 fn catch_all(name: &str, created: Option<i64>) -> Arc<Route> {
@@ -210,11 +210,11 @@ fn the_more_specific_hostname_of_a_route_beats_a_longer_path_of_an_older_route()
         let config = config(vec![host("a.test", routes.to_vec())]);
         let snapshot = compile(&config, None).snapshot;
         let asks = [
-            (ask("/a/b").header("h", "1"), "header"),
-            (ask("/a/b"), "short"),
-            (ask("/a/b/c").header("h", "1").header("x", "1"), "short"),
-            (ask("/b").header("x", "1"), "long"),
-            (ask("/b"), "no rule of a.test"),
+            (request_for("/a/b").header("h", "1"), "header"),
+            (request_for("/a/b"), "short"),
+            (request_for("/a/b/c").header("h", "1").header("x", "1"), "short"),
+            (request_for("/b").header("x", "1"), "long"),
+            (request_for("/b"), "no rule of a.test"),
         ];
         for (asked, wins) in asks {
             assert_eq!(winner(&snapshot, &asked), wins, "{}", asked.normalised);
@@ -230,10 +230,10 @@ fn a_better_path_whose_conditions_fail_leaves_the_request_to_the_next() {
         rule("long", vec![with_headers(prefix("/a/b"), &["x"])]),
         rule("slash", vec![with_query(prefix("/a/"), &["q"])]),
     ];
-    assert_eq!(winner_among(rules.clone(), &ask("/a/b?q=1").header("x", "1").method("PUT")), "exact");
-    assert_eq!(winner_among(rules.clone(), &ask("/a/b?q=1").header("x", "1")), "long");
-    assert_eq!(winner_among(rules.clone(), &ask("/a/b?q=1")), "slash");
-    assert_eq!(winner_among(rules, &ask("/a/b")), "root");
+    assert_eq!(winner_among(rules.clone(), &request_for("/a/b?q=1").header("x", "1").method("PUT")), "exact");
+    assert_eq!(winner_among(rules.clone(), &request_for("/a/b?q=1").header("x", "1")), "long");
+    assert_eq!(winner_among(rules.clone(), &request_for("/a/b?q=1")), "slash");
+    assert_eq!(winner_among(rules, &request_for("/a/b")), "root");
 }
 
 #[test]
@@ -246,18 +246,21 @@ fn a_listed_host_takes_the_first_that_matches() {
     let mut listed = host("a.test", vec![route("r", None, rules)]);
     listed.order = RuleOrder::Listed;
     let snapshot = compile(&config(vec![listed]), None).snapshot;
-    assert_eq!(winner(&snapshot, &ask("/a")), "regex");
-    assert_eq!(winner(&snapshot, &ask("/a").method("PUT")), "prefix");
-    assert_eq!(winner(&snapshot, &ask("/b")), "no rule of a.test");
+    assert_eq!(winner(&snapshot, &request_for("/a")), "regex");
+    assert_eq!(winner(&snapshot, &request_for("/a").method("PUT")), "prefix");
+    assert_eq!(winner(&snapshot, &request_for("/b")), "no rule of a.test");
 }
 
 #[test]
 fn rules_see_the_form_of_the_path_that_their_host_names() {
-    let mut of = host("a.test", vec![route("r", None, vec![rule("r", vec![prefix("/a/b")])])]);
-    let asked = Ask { normalised: "/a%2Fb/c".into(), decoded: "/a/b/c".into(), ..ask("/") };
-    assert_eq!(winner(&compile(&config(vec![of.clone()]), None).snapshot, &asked), "no rule of a.test");
-    of.path_form = PathForm::Decoded;
-    assert_eq!(winner(&compile(&config(vec![of]), None).snapshot, &asked), "r");
+    let mut virtual_host = host("a.test", vec![route("r", None, vec![rule("r", vec![prefix("/a/b")])])]);
+    let request = Ask { normalised: "/a%2Fb/c".into(), decoded: "/a/b/c".into(), ..request_for("/") };
+    assert_eq!(
+        winner(&compile(&config(vec![virtual_host.clone()]), None).snapshot, &request),
+        "no rule of a.test"
+    );
+    virtual_host.path_form = PathForm::Decoded;
+    assert_eq!(winner(&compile(&config(vec![virtual_host]), None).snapshot, &request), "r");
 }
 
 #[test]
@@ -267,8 +270,8 @@ fn the_covered_prefix_is_counted_without_its_slash() {
         compile(&config(vec![host("a.test", vec![route("r", None, vec![rule("r", matches)])])]), None)
             .snapshot;
     for (path, expected) in [("/p/x", 2), ("/p", 2), ("/s/x", 2), ("/e", 2), ("/rrr", 0)] {
-        let asked = ask(path);
-        match snapshot.lookup(snapshot.table(TABLE).unwrap(), &asked.request()) {
+        let request = request_for(path);
+        match snapshot.lookup(snapshot.table(TABLE).unwrap(), &request.request()) {
             Matched::Rule { prefix, .. } => assert_eq!(prefix, expected, "{path}"),
             other => panic!("{path}: {other:?}"),
         }
@@ -295,6 +298,6 @@ fn a_match_that_does_not_compile_affects_nothing_else() {
         ]
     );
     for (path, expected) in [("/a(", "good"), ("/b", "bad"), ("/c", "good")] {
-        assert_eq!(winner(&compiled.snapshot, &ask(path).header("x", "(")), expected, "{path}");
+        assert_eq!(winner(&compiled.snapshot, &request_for(path).header("x", "(")), expected, "{path}");
     }
 }

@@ -17,14 +17,14 @@ use crate::tables::*;
 const ROUTES: &str = "routes";
 
 fn in_routes(name: &str, matches: Vec<Match>) -> VirtualHost {
-    let made = host(name, vec![route("route", None, vec![rule("route", matches)])]);
+    let virtual_host = host(name, vec![route("route", None, vec![rule("route", matches)])]);
     let key = HostKey { table: ROUTES.into(), host: pattern(name, WildcardSpan::ManyLabels) };
-    VirtualHost { key, falls_through: true, ..made }
+    VirtualHost { key, falls_through: true, ..virtual_host }
 }
 
 fn in_ingresses(name: &str, order: RuleOrder, matches: Vec<Match>) -> VirtualHost {
-    let made = host(name, vec![route("ingress", Some(1), vec![of_path(rule("ingress", matches))])]);
-    VirtualHost { order, path_form: PathForm::Decoded, ..made }
+    let virtual_host = host(name, vec![route("ingress", Some(1), vec![of_path(rule("ingress", matches))])]);
+    VirtualHost { order, path_form: PathForm::Decoded, ..virtual_host }
 }
 
 /// A rule for a path of an Ingress.
@@ -47,7 +47,7 @@ fn looked_up<'s>(snapshot: &'s Snapshot, ask: &Ask) -> Matched<'s> {
 }
 
 /// Which of the two serves.
-fn who(hosts: Vec<VirtualHost>, ask: &Ask) -> String {
+fn serving_rule(hosts: Vec<VirtualHost>, ask: &Ask) -> String {
     match looked_up(&compile(&shared(hosts), None).snapshot, ask) {
         Matched::Rule { rule, .. } => rule.route().origin.name.to_string(),
         Matched::NoRule(_) => "no rule".to_owned(),
@@ -58,7 +58,7 @@ fn who(hosts: Vec<VirtualHost>, ask: &Ask) -> String {
 #[test]
 fn the_more_specific_host_then_path_serves_and_the_route_where_they_are_as_specific() {
     use RuleOrder::{Listed, Precedence};
-    let late = |of: Match| Match { method: Some("PUT".into()), ..of };
+    let late = |route_match: Match| Match { method: Some("PUT".into()), ..route_match };
     for (routes, ingress, order, path, expected) in [
         (("a.test", vec![prefix("/")]), ("a.test", vec![prefix("/")]), Precedence, "/x", "route"),
         (("a.test", vec![prefix("/")]), ("a.test", vec![prefix("/a")]), Precedence, "/a/x", "ingress"),
@@ -86,9 +86,9 @@ fn the_more_specific_host_then_path_serves_and_the_route_where_they_are_as_speci
         (("", vec![exact("/a")]), ("", vec![prefix("/")]), Precedence, "/b", "ingress"),
         (("b.test", vec![prefix("/")]), ("b.test", vec![prefix("/")]), Precedence, "/", "no host"),
     ] {
-        let told = format!("{routes:?} {ingress:?} {path}");
+        let description = format!("{routes:?} {ingress:?} {path}");
         let hosts = vec![in_routes(routes.0, routes.1), in_ingresses(ingress.0, order, ingress.1)];
-        assert_eq!(who(hosts, &Ask::get("a.test", path)), expected, "{told}");
+        assert_eq!(serving_rule(hosts, &Ask::get("a.test", path)), expected, "{description}");
     }
 }
 
@@ -103,8 +103,8 @@ fn what_no_object_asks_for_gives_way_to_every_rule_of_a_route() {
         let rules = vec![of_path(rule("i", vec![prefix("/i")])), fallback];
         let hosts =
             vec![in_routes("*.test", vec![prefix("/")]), host("a.test", vec![route("ingress", None, rules)])];
-        assert_eq!(who(hosts.clone(), &Ask::get("a.test", "/i")), "ingress");
-        assert_eq!(who(hosts, &Ask::get("a.test", "/x")), "route");
+        assert_eq!(serving_rule(hosts.clone(), &Ask::get("a.test", "/i")), "ingress");
+        assert_eq!(serving_rule(hosts, &Ask::get("a.test", "/x")), "route");
     }
 }
 
@@ -114,13 +114,13 @@ fn a_path_too_long_for_the_expressions_of_one_table_is_served_by_neither() {
     let expression = || vec![regex("/a.*b")];
     let hosts =
         vec![in_routes("a.test", vec![prefix("/")]), in_ingresses("a.test", RuleOrder::Listed, expression())];
-    assert_eq!(who(hosts.clone(), &Ask::get("a.test", "/a")), "route");
-    assert_eq!(who(hosts, &Ask::get("a.test", &long)), "no rule");
+    assert_eq!(serving_rule(hosts.clone(), &Ask::get("a.test", "/a")), "route");
+    assert_eq!(serving_rule(hosts, &Ask::get("a.test", &long)), "no rule");
     let hosts = vec![
         in_routes("a.test", expression()),
         in_ingresses("a.test", RuleOrder::Precedence, vec![prefix("/")]),
     ];
-    assert_eq!(who(hosts, &Ask::get("a.test", &long)), "no rule");
+    assert_eq!(serving_rule(hosts, &Ask::get("a.test", &long)), "no rule");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn alone(config: &Config, table: &str, ask: &Ask) -> Option<(HostPattern, bool, 
     let found = oracle::ranked(&config.hosts[&host]);
     let place =
         found.into_iter().find(|place| place.judged(ask.normalised.as_bytes(), &ask.request()).is_ok())?;
-    let text = match &place.of.path {
+    let text = match &place.source.path {
         PathMatch::Exact(_) => return Some((host.host, true, 0)),
         PathMatch::Prefix(text) | PathMatch::Regex { pattern: text, .. } => text.trim_end_matches('/').len(),
     };
@@ -201,7 +201,7 @@ proptest! {
             }
         };
         let snapshot = compile(&config, None).snapshot;
-        let found = answer(looked_up(&snapshot, &ask));
+        let found = oracle_match(looked_up(&snapshot, &ask));
         let expected = oracle::find(&config, side, &ask.request());
         if matches!(expected, OracleMatch::Rule { .. }) {
             prop_assert_eq!(&found, &expected, "{:?}", ask);
@@ -210,6 +210,6 @@ proptest! {
             prop_assert!(!serves);
         }
         let table = snapshot.table_of(snapshot.listener("http").unwrap()).unwrap();
-        prop_assert_eq!(answer(snapshot.explain(table, &ask.request()).outcome), found);
+        prop_assert_eq!(oracle_match(snapshot.explain(table, &ask.request()).outcome), found);
     }
 }

@@ -8,7 +8,7 @@ use fairway_routing::{Matched, Snapshot, Targets, compile};
 use crate::tables::*;
 
 /// A catch-all rule on `a.test` with the backend `back`.
-fn one(edit: impl FnOnce(&mut Match)) -> Config {
+fn config_with_match(edit: impl FnOnce(&mut Match)) -> Config {
     let mut rule = rule("back", vec![prefix("/")]);
     edit(&mut rule.matches[0]);
     let mut config = config(vec![host("a.test", vec![route("r", None, vec![rule])])]);
@@ -34,7 +34,7 @@ fn only_problem(config: &Config) -> (Arc<Snapshot>, String) {
 
 #[test]
 fn a_host_that_verifies_its_clients_forwards_nothing_by_rules_that_do_not() {
-    let mut config = one(|_| ());
+    let mut config = config_with_match(|_| ());
     let mut host = (**config.hosts.values().next().unwrap()).clone();
     host.clients = Some(Arc::new(ClientVerification {
         roots: "".into(),

@@ -11,7 +11,7 @@ use fairway_model::{
 use crate::level::{BlockSettings, WrittenHeader};
 use crate::own_fields::is_ingress_nginx_header;
 use crate::problem::Problem;
-use crate::world::{RequestCase, Scope};
+use crate::symbolic_state::{RequestCase, Scope};
 
 /// A header with its value.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub(crate) struct CaseEdits {
     /// needs them.
     rewrite_conditions: usize,
     /// In nginx's order: headers-more precedes `expires` and `add_header`.
-    pub(crate) more: Vec<HeaderChange>,
+    pub(crate) more_headers: Vec<HeaderChange>,
     pub(crate) adds: Vec<HeaderChange>,
     pub(crate) requests: Vec<HeaderChange>,
 }
@@ -65,7 +65,7 @@ impl EnclosingBlocks<'_> {
         let mut edited = vec![CaseEdits {
             world,
             rewrite_conditions,
-            more: Vec::new(),
+            more_headers: Vec::new(),
             adds: Vec::new(),
             requests: Vec::new(),
         }];
@@ -78,7 +78,7 @@ impl EnclosingBlocks<'_> {
         }));
         let requests: Vec<_> = requests.collect();
         for written in more {
-            edited = apply_headers(edited, written, HeaderOperation::Set, scope, |of| &mut of.more)?;
+            edited = apply_headers(edited, written, HeaderOperation::Set, scope, |of| &mut of.more_headers)?;
         }
         for written in expires {
             edited = apply_headers(edited, written, HeaderOperation::Set, scope, |of| &mut of.adds)?;
@@ -126,7 +126,7 @@ fn apply_headers(
             further.push(divided);
         }
     }
-    crate::world::check_case_count(further).map_err(problem)
+    crate::symbolic_state::check_case_count(further).map_err(problem)
 }
 
 /// Request parts that have changed by the time header values are evaluated.
@@ -289,7 +289,7 @@ pub(crate) fn reject_too_long<'c>(
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderUses {
     /// Response headers that it sets, adds or removes, in lower case.
-    pub answers: BTreeSet<String>,
+    pub responses: BTreeSet<String>,
     /// Request headers that it sets or removes.
     pub requests: BTreeSet<String>,
     /// Among these, headers that change before authentication (`more_set_input_headers`).
@@ -310,7 +310,7 @@ impl HeaderUses {
             edited.iter().flat_map(list).map(|edit| edit.field.name.to_ascii_lowercase()).collect()
         };
         let mut uses = Self {
-            answers: names(&|of| [&*of.more, &of.adds].concat()),
+            responses: names(&|of| [&*of.more_headers, &of.adds].concat()),
             requests: names(&|of| of.requests.clone()),
             ..Self::default()
         };
@@ -320,7 +320,8 @@ impl HeaderUses {
             let maps = of.world.when.get(of.rewrite_conditions..).unwrap_or_default().iter();
             uses.path |=
                 maps.flat_map(|condition| &condition.value.0).any(|part| *part == TemplatePart::Path);
-            let edits = of.more.iter().chain(&of.adds).chain(&of.requests).map(|edit| &edit.field.value);
+            let edits =
+                of.more_headers.iter().chain(&of.adds).chain(&of.requests).map(|edit| &edit.field.value);
             let conditions = of.world.when.iter().map(|condition| &condition.value);
             for part in edits.chain(conditions).flat_map(|value| &value.0) {
                 uses.query |=

@@ -17,9 +17,9 @@ use crate::map::Maps;
 use crate::path::{access_list, respond};
 use crate::problem::Problem;
 use crate::program::run;
+use crate::symbolic_state::{CaseEnd, RequestCase, Scope};
 use crate::syntax::Directive;
 use crate::value::EvaluationStage;
-use crate::world::{CaseEnd, RequestCase, Scope};
 
 /// Maximum number of location blocks in a snippet.
 const MAX_LOCATIONS: usize = 40;
@@ -33,7 +33,7 @@ pub struct HostSnippet {
     /// Responses before a path is selected.
     responses: Vec<Arc<ConditionalResponse>>,
     /// Changes to all responses, before those of path snippets.
-    pub more: Vec<ResponseEdit>,
+    pub more_edits: Vec<ResponseEdit>,
     /// `add_header`, for paths without any.
     pub adds: Vec<ResponseEdit>,
     /// `proxy_hide_header`, in lower case.
@@ -150,8 +150,8 @@ pub fn host_snippet(
     let edited = outside.edits(RequestCase::default(), &mut scope)?;
     check_order(&edited)?;
     let changed = crate::edits::changed_parts(&edited);
-    let answer = |fields| ResponseEdit::Chosen(Arc::new(fields));
-    let more = conditional_headers(edited.iter(), |of| &of.more, &changed)?;
+    let response = |fields| ResponseEdit::Chosen(Arc::new(fields));
+    let more = conditional_headers(edited.iter(), |of| &of.more_headers, &changed)?;
     let adds = conditional_headers(edited.iter(), |of| &of.adds, &changed)?;
     let requests = conditional_headers(edited.iter(), |of| &of.requests, &ChangedParts::default())?;
     let too_long = reject_too_long(requests.iter().chain(&more).chain(&adds), true);
@@ -180,8 +180,8 @@ pub fn host_snippet(
         responds.iter().map(Arc::as_ref).chain(found.iter().flat_map(|location| &location.responses));
     cost::check_cost(answered.flat_map(|respond| &respond.when))?;
     Ok(HostSnippet {
-        more: more.into_iter().map(answer).collect(),
-        adds: adds.into_iter().map(answer).collect(),
+        more_edits: more.into_iter().map(response).collect(),
+        adds: adds.into_iter().map(response).collect(),
         hidden_headers: hides.iter().map(|name| Arc::from(name.as_str())).collect(),
         access: access_list(access)?,
         client: real_ip(directives)?.or_else(|| http.client.clone()),
@@ -216,7 +216,8 @@ fn reads_target(respond: &ConditionalResponse) -> bool {
 /// The response that ends a request case, with changes to it.
 fn case_response(edited: &CaseEdits) -> Result<Option<ConditionalResponse>, Problem> {
     let Some(respond) = respond(&edited.world) else { return Ok(None) };
-    let mut of_host = conditional_headers([edited].into_iter(), |of| &of.more, &ChangedParts::default())?;
+    let mut of_host =
+        conditional_headers([edited].into_iter(), |of| &of.more_headers, &ChangedParts::default())?;
     of_host.extend(conditional_headers([edited].into_iter(), |of| &of.adds, &ChangedParts::default())?);
     Ok(Some(ConditionalResponse { host_headers: Some(of_host), ..respond }))
 }

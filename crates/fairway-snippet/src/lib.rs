@@ -1,12 +1,13 @@
 //! Translates nginx configuration from `*-snippet` annotations into typed values of the model.
 //!
 //! A snippet is parsed (`syntax`), its headers and addresses are read (`level`), its rewrite phase is evaluated for
-//! all requests symbolically (`program`, `world`, `value`, `map`), and the result becomes part of rules (`edits`,
-//! `path`, `host`) or of auth requests (`question`). Anything without exactly nginx's meaning is a problem with its
+//! all requests symbolically (`program`, `symbolic_state`, `value`, `map`), and the result becomes part of rules (`edits`,
+//! `path`, `host`) or of auth requests (`evaluated_condition`). Anything without exactly nginx's meaning is a problem with its
 //! line and rejects the whole snippet. No text of it becomes program configuration, and nothing is executed.
 
 mod cost;
 mod edits;
+mod evaluated_condition;
 mod host;
 mod level;
 mod map;
@@ -15,15 +16,14 @@ mod own_variables;
 mod path;
 mod problem;
 mod program;
-mod question;
+mod symbolic_state;
 mod syntax;
 mod value;
-mod world;
 
 pub use edits::HeaderUses;
+pub use evaluated_condition::{AuthSnippet, auth_snippet};
 pub use host::{HostSnippet, HttpSnippet, RulePaths, host_snippet, http_snippet};
 pub use map::Maps;
 pub use path::{PathSnippet, ReplacementScope, path_snippet};
 pub use problem::Problem;
-pub use question::{AuthSnippet, auth_snippet};
 pub use syntax::{Directive, parse_directives};

@@ -18,9 +18,9 @@ use crate::level::{Access, BlockKind, BlockSettings, WrittenHeader, real_ip};
 use crate::map::Maps;
 use crate::problem::Problem;
 use crate::program::run;
+use crate::symbolic_state::{CaseEnd, RequestCase, Scope};
 use crate::syntax::Directive;
 use crate::value::EvaluationStage;
-use crate::world::{CaseEnd, RequestCase, Scope};
 
 /// The effects of a path's snippets.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -110,22 +110,22 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
     };
     let going = edited.iter().filter(|of| !ends_in_response(&of.world));
     let requests = conditional_headers(going, |of| &of.requests, &changed.without_headers())?;
-    let more = conditional_headers(edited.iter(), |of| &of.more, &changed)?;
+    let more = conditional_headers(edited.iter(), |of| &of.more_headers, &changed)?;
     let adds = conditional_headers(edited.iter(), |of| &of.adds, &changed)?;
     let on_entry = entry_headers(&level, directives, &mut scope)?;
     let too_long = reject_too_long(requests.iter().chain(&more).chain(&adds), false);
     phases.guards.extend(too_long.into_iter().map(|respond| Guard::Respond(Arc::new(respond))));
     phases.forwarding =
         Forwarding { path, chosen: requests.into_iter().map(Arc::new).collect(), ..Forwarding::default() }
-            .kept();
-    let answer = |fields| ResponseEdit::Chosen(Arc::new(fields));
+            .if_not_empty();
+    let response = |fields| ResponseEdit::Chosen(Arc::new(fields));
     let hidden: Arc<[Arc<str>]> = level.hidden_headers.iter().map(|name| Arc::from(name.as_str())).collect();
     phases.answers = ResponseHandling {
         received: (!hidden.is_empty()).then_some(UpstreamResponseEdit::Hide(hidden)).into_iter().collect(),
-        edits: more.into_iter().map(answer).collect(),
+        edits: more.into_iter().map(response).collect(),
         ..ResponseHandling::default()
     };
-    let adds: Vec<_> = adds.into_iter().map(answer).collect();
+    let adds: Vec<_> = adds.into_iter().map(response).collect();
     cost::check_cost(cost::conditions_of_phases(&phases).chain(cost::conditions_of_edits(&adds).flatten()))?;
     Ok(PathSnippet {
         adds,
@@ -134,7 +134,7 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
             true => ReplacementScope::Never,
             false => ReplacementScope::Sometimes,
         },
-        on_entry: on_entry.into_iter().map(answer).collect(),
+        on_entry: on_entry.into_iter().map(response).collect(),
         uses: HeaderUses { link: scope.depends_on_connection, ..HeaderUses::from_edits(&edited, &[&level]) },
         inherits_type: level.default_type.is_none() && phases.guards.iter().any(has_text_response),
         has_conditions: !blocks.is_empty(),
@@ -166,7 +166,7 @@ fn entry_headers(
         .variables
         .extend(set.map(|name| (name.trim_start_matches('$').to_ascii_lowercase(), Template::default())));
     let edited = EnclosingBlocks { levels: vec![level], blocks: &[] }.edits(world, scope)?;
-    let mut entered = conditional_headers(edited.iter(), |of| &of.more, &ChangedParts::default())?;
+    let mut entered = conditional_headers(edited.iter(), |of| &of.more_headers, &ChangedParts::default())?;
     entered.extend(conditional_headers(edited.iter(), |of| &of.adds, &ChangedParts::default())?);
     Ok(entered)
 }

@@ -50,9 +50,9 @@ pub(crate) fn shortened(text: &str) -> String {
     on_one_line(text, MAX_SHOWN)
 }
 
-fn on_one_line(text: &str, most: usize) -> String {
+fn on_one_line(text: &str, limit: usize) -> String {
     let text = fairway_model::on_one_line(text);
-    match text.char_indices().nth(most) {
+    match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }

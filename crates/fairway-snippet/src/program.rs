@@ -4,9 +4,9 @@ use fairway_model::{Condition, ConditionTest, PathRewrite, ResponseContent, Temp
 
 use crate::own_variables;
 use crate::problem::Problem;
+use crate::symbolic_state::{CaseEnd, RequestCase, Scope, check_case_count};
 use crate::syntax::Directive;
 use crate::value::{EvaluationStage, WordPart, fixed_text, split_word};
-use crate::world::{CaseEnd, RequestCase, Scope, check_case_count};
 
 /// Statuses with an nginx error page; others have no body.
 const STATUSES_WITH_PAGE: &[u16] = &[

@@ -21,14 +21,14 @@ pub(crate) enum EvaluationStage {
 
 /// Splits a word into parts (`ngx_http_script_compile`).
 pub(crate) fn split_word(word: &str) -> Result<Vec<WordPart>, String> {
-    let mut pieces = Vec::new();
+    let mut chunks = Vec::new();
     let mut rest = word;
     while let Some((text, after)) = rest.split_once('$') {
         if !text.is_empty() {
-            pieces.push(WordPart::Text(text.to_owned()));
+            chunks.push(WordPart::Text(text.to_owned()));
         }
         if let Some(digit) = after.chars().next().filter(|c| matches!(c, '1'..='9')) {
-            pieces.push(WordPart::Capture(digit));
+            chunks.push(WordPart::Capture(digit));
             rest = &after[1..];
             continue;
         }
@@ -42,13 +42,13 @@ pub(crate) fn split_word(word: &str) -> Result<Vec<WordPart>, String> {
         if name.is_empty() || !name.chars().all(is_name_char) {
             return Err("a \"$\" begins no variable".to_owned());
         }
-        pieces.push(WordPart::Variable(name.to_ascii_lowercase()));
+        chunks.push(WordPart::Variable(name.to_ascii_lowercase()));
         rest = behind;
     }
     if !rest.is_empty() {
-        pieces.push(WordPart::Text(rest.to_owned()));
+        chunks.push(WordPart::Text(rest.to_owned()));
     }
-    Ok(pieces)
+    Ok(chunks)
 }
 
 fn is_name_char(c: char) -> bool {
@@ -205,10 +205,18 @@ mod tests {
     #[test]
     fn words_are_taken_apart_as_nginx_does() {
         let text = |text: &str| WordPart::Text(text.to_owned());
-        let of = |name: &str| WordPart::Variable(name.to_owned());
+        let variable = |name: &str| WordPart::Variable(name.to_owned());
         assert_eq!(
             split_word("a${Host}b$uri/$1c").unwrap(),
-            [text("a"), of("host"), text("b"), of("uri"), text("/"), WordPart::Capture('1'), text("c")]
+            [
+                text("a"),
+                variable("host"),
+                text("b"),
+                variable("uri"),
+                text("/"),
+                WordPart::Capture('1'),
+                text("c")
+            ]
         );
         assert_eq!(split_word("").unwrap(), []);
         for wrong in ["$", "a$ b", "${host", "${ho st}", "$$host"] {

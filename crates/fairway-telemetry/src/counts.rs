@@ -58,8 +58,8 @@ impl Counts {
 
     /// An export request has ended.
     pub(crate) fn record_export(&self, signal: Signal, is_ok: bool) {
-        let of = self.signal_counts(signal);
-        let count = if is_ok { &of.ok } else { &of.failed };
+        let counts = self.signal_counts(signal);
+        let count = if is_ok { &counts.ok } else { &counts.failed };
         count.fetch_add(1, Ordering::Relaxed);
     }
 

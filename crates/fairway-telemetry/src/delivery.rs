@@ -111,7 +111,7 @@ impl<C: Connect> Delivery<C> {
                 Err(failure) => failure,
             };
             let Failure { kind, message } = failure;
-            let asked = match kind {
+            let request = match kind {
                 FailureKind::Rejected => return Err(DeliveryError { why: DropReason::Rejected, message }),
                 FailureKind::Retryable(after) => after.unwrap_or_default(),
                 FailureKind::NoResponse => {
@@ -121,7 +121,7 @@ impl<C: Connect> Delivery<C> {
                 }
             };
             // Jitter, so that deliveries that failed together are not retried together.
-            let pause = asked.max(backoff.mul_f64(0.75 + 0.5 * self.random.f64()));
+            let pause = request.max(backoff.mul_f64(0.75 + 0.5 * self.random.f64()));
             backoff = MAX_BACKOFF.min(backoff * 2);
             if began.elapsed().saturating_add(pause) > RETRY_TIMEOUT {
                 return Err(DeliveryError { why: DropReason::Unreachable, message });
@@ -160,8 +160,8 @@ impl<C: Connect> Delivery<C> {
             self.link = None;
             return Err(DeliveryError { why: DropReason::NoCollector, message: String::new() });
         };
-        let kept = self.link.take().filter(|(known, _)| *known == collector);
-        let (_, link) = match kept {
+        let known_link = self.link.take().filter(|(known, _)| *known == collector);
+        let (_, link) = match known_link {
             Some(kept) => self.link.insert(kept),
             None => {
                 let link = self.connect.connect(&collector);
@@ -323,7 +323,7 @@ mod tests {
             change.send_replace(Some(other));
         };
         tokio::join!(bench.deliver(), changed);
-        let to: Vec<_> = bench.script.requests().into_iter().map(|it| it.to.to_string()).collect();
+        let to: Vec<_> = bench.script.requests().into_iter().map(|it| it.target.to_string()).collect();
         assert_eq!(to, ["http://first", "http://second"]);
         assert_eq!(bench.began.elapsed().as_secs(), 5);
     }

@@ -18,10 +18,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use crate::counts::{Counts, DropReason};
 use crate::delivery::{CurrentCollector, Delivery, DeliveryParts};
-use crate::intake::{ExchangeSource, LineSender, log_records};
 use crate::message::{Item, metrics_message};
 use crate::metrics::{MetricsBatch, MetricsConverter, MetricsSource};
 use crate::queue::{Queue, QueueLimits};
+use crate::receiver::{ExchangeSource, LineSender, log_records};
 use crate::resource::ProcessIdentity;
 use crate::signal::Signal;
 use crate::times::unix_nanos;
@@ -471,7 +471,7 @@ mod tests {
             sleep(Duration::from_secs(10)).await;
             bench.exporter.stop();
         });
-        let to: Vec<_> = bench.script.requests().into_iter().map(|it| it.to.to_string()).collect();
+        let to: Vec<_> = bench.script.requests().into_iter().map(|it| it.target.to_string()).collect();
         assert_eq!(to, ["http://collector:4317", "http://other:4317"]);
         assert_eq!(bench.dropped(Signal::Traces, "no_collector"), 2);
     }

@@ -100,7 +100,7 @@ pub(crate) struct PartialSuccess {
 impl PartialSuccess {
     /// Decodes the response to a message with `items`. An invalid one counts as full success.
     pub(crate) fn decode(signal: Signal, response: &[u8], items: u64) -> Self {
-        let said = match signal {
+        let rejection = match signal {
             Signal::Traces => ExportTraceServiceResponse::decode(response)
                 .ok()
                 .and_then(|it| it.partial_success)
@@ -114,7 +114,7 @@ impl PartialSuccess {
                 .and_then(|it| it.partial_success)
                 .map(|it| (it.rejected_log_records, it.error_message)),
         };
-        let (rejected, text) = said.unwrap_or_default();
+        let (rejected, text) = rejection.unwrap_or_default();
         Self { rejected: u64::try_from(rejected).unwrap_or(0).min(items), text }
     }
 }

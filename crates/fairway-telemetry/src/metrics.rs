@@ -30,7 +30,7 @@ pub(crate) struct MetricsConverter {
     started: u64,
     now: u64,
     /// The incomplete last line of the previous chunk.
-    rest: String,
+    remaining: String,
     /// The metric of the current samples.
     current: Option<(String, MetricKind)>,
     numbers: Vec<NumberDataPoint>,
@@ -49,7 +49,7 @@ impl MetricsConverter {
         Self {
             started,
             now,
-            rest: String::new(),
+            remaining: String::new(),
             current: None,
             numbers: Vec::new(),
             histograms: Vec::new(),
@@ -61,10 +61,10 @@ impl MetricsConverter {
     }
 
     /// Converts a chunk; returns the messages that are full.
-    pub(crate) fn push(&mut self, piece: &str) -> Vec<MetricsBatch> {
+    pub(crate) fn push(&mut self, chunk: &str) -> Vec<MetricsBatch> {
         let mut full = Vec::new();
-        self.rest.push_str(piece);
-        let text = mem::take(&mut self.rest);
+        self.remaining.push_str(chunk);
+        let text = mem::take(&mut self.remaining);
         let (lines, rest) = text.rsplit_once('\n').unwrap_or(("", &text));
         for line in lines.lines() {
             match parse_line(line) {
@@ -79,7 +79,7 @@ impl MetricsConverter {
                 full.push(self.finish());
             }
         }
-        self.rest.push_str(rest);
+        self.remaining.push_str(rest);
         full
     }
 
@@ -196,9 +196,9 @@ time_count{host=\"a\"} 6
 # TYPE none counter
 ";
 
-    fn convert(pieces: &[&str]) -> Vec<MetricsBatch> {
+    fn convert(chunks: &[&str]) -> Vec<MetricsBatch> {
         let mut converter = MetricsConverter::new(1, 2);
-        let mut batches: Vec<_> = pieces.iter().flat_map(|piece| converter.push(piece)).collect();
+        let mut batches: Vec<_> = chunks.iter().flat_map(|piece| converter.push(piece)).collect();
         batches.push(converter.finish());
         batches
     }

@@ -47,7 +47,7 @@ pub(crate) fn unavailable() -> ScriptedResponse {
 pub(crate) struct ReceivedRequest {
     pub(crate) at: Instant,
     /// The address it was sent to.
-    pub(crate) to: Arc<str>,
+    pub(crate) target: Arc<str>,
     pub(crate) signal: Signal,
     pub(crate) message: Bytes,
 }
@@ -65,7 +65,7 @@ struct ScriptState {
 
 pub(crate) struct ScriptLink {
     script: ScriptedCollector,
-    to: Arc<str>,
+    target: Arc<str>,
 }
 
 impl ScriptedCollector {
@@ -93,7 +93,7 @@ impl Connect for ScriptedCollector {
         self.0.borrow_mut().links += 1;
         match &*collector.endpoint {
             "nonsense" => Err("is not a URL".to_owned()),
-            to => Ok(ScriptLink { script: self.clone(), to: to.into() }),
+            to => Ok(ScriptLink { script: self.clone(), target: to.into() }),
         }
     }
 }
@@ -102,8 +102,8 @@ impl Link for ScriptLink {
     async fn send(&self, signal: Signal, message: Bytes) -> Result<Bytes, Failure> {
         let act = {
             let mut played = self.script.0.borrow_mut();
-            let (at, to) = (Instant::now(), Arc::clone(&self.to));
-            played.requests.push(ReceivedRequest { at, to, signal, message });
+            let (at, to) = (Instant::now(), Arc::clone(&self.target));
+            played.requests.push(ReceivedRequest { at, target: to, signal, message });
             played.acts.pop_front().unwrap_or(ScriptedResponse::Accept)
         };
         match act {

@@ -48,7 +48,7 @@ pub(crate) async fn over_http(response: Response<Bytes>) -> (SocketAddr, Inbox<R
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (sender, response) = (sender.clone(), response.clone());
-            let answer = service_fn(move |request: Request<Incoming>| {
+            let reply = service_fn(move |request: Request<Incoming>| {
                 let (sender, response) = (sender.clone(), response.clone());
                 async move {
                     let (parts, body) = request.into_parts();
@@ -58,7 +58,7 @@ pub(crate) async fn over_http(response: Response<Bytes>) -> (SocketAddr, Inbox<R
                     Ok::<_, Infallible>(response.map(Full::new))
                 }
             });
-            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), reply));
         }
     });
     (address, inbox)

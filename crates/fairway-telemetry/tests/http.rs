@@ -15,7 +15,7 @@ use crate::collector::{Sender, at, next, over_http};
 const SENT: &[&str] = &["fairway_otlp_items_sent_total", "logs"];
 const REJECTED: &[&str] = &["fairway_otlp_items_dropped_total", "logs", "rejected"];
 
-fn answer(status: u16, body: impl Into<Bytes>) -> Response<Bytes> {
+fn response_with(status: u16, body: impl Into<Bytes>) -> Response<Bytes> {
     Response::builder().status(status).body(body.into()).unwrap()
 }
 
@@ -27,7 +27,7 @@ fn credentials(endpoint: &str) -> Credentials {
 
 #[tokio::test]
 async fn lines_and_headers_reach_a_collector() {
-    let (address, mut inbox) = over_http(answer(200, "")).await;
+    let (address, mut inbox) = over_http(response_with(200, "")).await;
     let endpoint = format!("http://{address}/otlp");
     let sender = Sender::new(at(&endpoint, OtlpProtocol::Http), credentials(&endpoint));
     sender.line("{\"status\":404}");
@@ -47,7 +47,7 @@ async fn lines_and_headers_reach_a_collector() {
 
 #[tokio::test]
 async fn headers_are_sent_only_to_their_collector() {
-    let (address, mut inbox) = over_http(answer(200, "")).await;
+    let (address, mut inbox) = over_http(response_with(200, "")).await;
     let sender =
         Sender::new(at(&format!("http://{address}"), OtlpProtocol::Http), credentials("http://elsewhere"));
     sender.line("x");
@@ -57,8 +57,8 @@ async fn headers_are_sent_only_to_their_collector() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let (other, mut elsewhere) = over_http(answer(200, "")).await;
-    let mut moved = answer(307, "");
+    let (other, mut elsewhere) = over_http(response_with(200, "")).await;
+    let mut moved = response_with(307, "");
     moved.headers_mut().insert("location", format!("http://{other}/v1/logs").parse().unwrap());
     let (address, mut inbox) = over_http(moved).await;
     let endpoint = format!("http://{address}");
@@ -73,7 +73,7 @@ async fn a_redirect_is_not_followed() {
 #[tokio::test]
 async fn huge_or_invalid_responses_are_harmless() {
     for body in [vec![b'x'; 4 * 1024 * 1024], b"<html>".to_vec()] {
-        let (address, mut inbox) = over_http(answer(200, body)).await;
+        let (address, mut inbox) = over_http(response_with(200, body)).await;
         let sender =
             Sender::new(at(&format!("http://{address}"), OtlpProtocol::Http), Credentials::default());
         for text in ["one", "two"] {
@@ -91,7 +91,7 @@ async fn an_unreachable_collector_can_be_replaced() {
         Sender::new(at(&format!("http://{}", free_address()), OtlpProtocol::Http), Credentials::default());
     sender.line("kept");
     sender.until(&["fairway_otlp_exports_total", "logs", "failed"], 1).await;
-    let (address, mut inbox) = over_http(answer(200, "")).await;
+    let (address, mut inbox) = over_http(response_with(200, "")).await;
     sender.exporter.set_collector(Some(Arc::new(at(&format!("http://{address}"), OtlpProtocol::Http))));
     let received = next(&mut inbox).await;
     let request = ExportLogsServiceRequest::decode(received.body).unwrap();
@@ -102,7 +102,7 @@ async fn an_unreachable_collector_can_be_replaced() {
 
 #[tokio::test]
 async fn remaining_items_are_sent_when_the_process_stops() {
-    let (address, mut inbox) = over_http(answer(200, "")).await;
+    let (address, mut inbox) = over_http(response_with(200, "")).await;
     let mut collector = at(&format!("http://{address}"), OtlpProtocol::Http);
     collector.max_delay = std::time::Duration::from_secs(3_600);
     let sender = Sender::new(collector, Credentials::default());

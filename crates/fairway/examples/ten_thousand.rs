@@ -32,8 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let pipeline = Pipeline::start(options, publish)?;
     let inlet = pipeline.inlet();
-    let tell = move |DirectoryUpdate { changes, diagnostics, heard }| {
-        inlet.send(ChangeBatch { changes, diagnostics, heard, written: None });
+    let tell = move |DirectoryUpdate { changes, diagnostics, received_at: heard }| {
+        inlet.send(ChangeBatch { changes, diagnostics, received_at: heard, written: None });
     };
     let _directory = WatchedDirectory::start(&root, tell)?;
     let read = started.elapsed();

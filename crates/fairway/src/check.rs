@@ -42,11 +42,11 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
 /// # Errors
 /// Never: the first update always has an outcome.
 pub(crate) fn check_objects(read: ReadObjects) -> Result<OfflineTranslation> {
-    let given = read.seen_kinds();
+    let seen_kinds = read.seen_kinds();
     let left = fairway_migrate::left_to_ingress_nginx(&read.changes, &read.options);
     let mut found = read.translate()?;
     found.diagnostics.extend(left);
-    given.soften_unknown_references(&mut found.diagnostics);
+    seen_kinds.soften_unknown_references(&mut found.diagnostics);
     Ok(found)
 }
 

@@ -72,9 +72,9 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
 fn read(args: &CompareArgs) -> Result<OfflineTranslation> {
     let CompareArgs { manifests, cluster, translation, .. } = args;
     let read = Input { manifests: manifests.as_deref(), cluster, translation, addresses: None }.read()?;
-    let given = read.seen_kinds();
+    let seen_kinds = read.seen_kinds();
     let mut found = read.translate()?;
-    given.soften_unknown_references(&mut found.diagnostics);
+    seen_kinds.soften_unknown_references(&mut found.diagnostics);
     Ok(found)
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Exit codes: 0 success, 1 problems found (or the data plane failed), 2 unusable input.
 
+mod admin_client;
 mod allocator;
 mod args;
-mod ask;
 mod blast_radius;
 mod check;
 mod compare;

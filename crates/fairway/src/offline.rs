@@ -155,11 +155,11 @@ impl ReadObjects {
 /// # Errors
 /// Never: the first update always has an outcome.
 pub(crate) fn translate_changes(options: Options, changes: Vec<Change>) -> Result<EngineOutput> {
-    let given = options.gateways.places == GatewayPlacement::Given;
+    let is_given = options.gateways.placement == GatewayPlacement::Given;
     let mut engine = Engine::new(options);
     engine.update(changes, clock::unix_seconds());
     let nothing = "the first update always has an outcome";
-    if given {
+    if is_given {
         let placed = assumed_placements(&engine.current().context(nothing)?.translation);
         engine.update(placed, clock::unix_seconds());
     }
@@ -172,7 +172,7 @@ fn assumed_placements(translation: &Translation) -> Vec<Change> {
     let anywhere = IpAddr::from([192, 0, 2, 0]);
     let mut free = 1024..=u16::MAX;
     let mut changes = Vec::new();
-    for (gateway, wanted) in &translation.gateway.wanted {
+    for (gateway, wanted) in &translation.gateway.wanted_gateways {
         let mut place = |port: &u16| {
             let bind = free.next().map(|free| SocketAddr::new(anywhere, free)).into_iter().collect();
             (*port, PortPlacement { bind, state: PortState::Bound })

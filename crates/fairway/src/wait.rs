@@ -13,8 +13,8 @@ use fairway_control::admin::ServedConfig;
 use fairway_objects::object::ObjectKey;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::admin_client;
 use crate::args::{FleetArgs, WaitArgs};
-use crate::ask;
 use crate::terminal::PlainText;
 
 /// Pause between two rounds of queries.
@@ -70,7 +70,7 @@ async fn wait_for_replicas(args: &WaitArgs) -> Result<ExitCode> {
     let mut lagging = "the replicas have not responded".to_owned();
     loop {
         let object = wanted.object.as_ref().map(|object| &object.queried);
-        if let Some(responses) = replicas.ask(object, until()).await? {
+        if let Some(responses) = replicas.query(object, until()).await? {
             match agreed_digest(&responses, &wanted) {
                 Ok(digest) => {
                     let count = responses.len();
@@ -112,7 +112,7 @@ impl Replicas {
     }
 
     /// Queries all replicas; `None` if the API server does not list the pods or relay their responses in time.
-    async fn ask(&self, object: Option<&QueriedObject>, until: Instant) -> Result<Option<Vec<Replica>>> {
+    async fn query(&self, object: Option<&QueriedObject>, until: Instant) -> Result<Option<Vec<Replica>>> {
         match self {
             Self::Pods(fleet, client) => {
                 // `until` bounds the query of each pod; listing the pods may take a second longer.
@@ -140,7 +140,7 @@ impl Replicas {
 /// Queries the replica at an address.
 async fn query_replica(address: SocketAddr, query: String, until: Instant) -> Replica {
     let path = format!("/served{query}");
-    let served = match timeout_at(until, ask::page(address, &path)).await {
+    let served = match timeout_at(until, admin_client::page(address, &path)).await {
         Ok(page) => page.and_then(|page| Ok(serde_json::from_slice::<ServedConfig>(&page)?)),
         Err(_) => Err(anyhow!("no response in time")),
     };

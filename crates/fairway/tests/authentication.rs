@@ -87,18 +87,18 @@ fn say(request: &RecordedRequest) -> BackendResponse {
     }
 }
 
-async fn ask(fairway: &Fairway, request: &Request) -> RawResponse {
+async fn send_request(fairway: &Fairway, request: &Request) -> RawResponse {
     Client::connect(fairway.http).await.unwrap().exchange(request).await.unwrap()
 }
 
 async fn get(fairway: &Fairway, name: &str) -> RawResponse {
-    ask(fairway, &Request::get(&format!("{name}.test"), "/p?q=1").close()).await
+    send_request(fairway, &Request::get(&format!("{name}.test"), "/p?q=1").close()).await
 }
 
 async fn log_in(fairway: &Fairway, name: &str, credentials: &str) -> RawResponse {
     let value = format!("Basic {}", STANDARD.encode(credentials));
     let request = Request::get(&format!("{name}.test"), "/p").header("Authorization", &value).close();
-    ask(fairway, &request).await
+    send_request(fairway, &request).await
 }
 
 #[tokio::test]
@@ -163,12 +163,12 @@ async fn the_service_gets_the_request_and_the_backend_the_user() {
         .put("asked.yaml", config_map("a", "asked", &[("X-Uri", "$request_uri"), ("X-Fixed", "one two")]));
     let fairway = site.run().await;
     let request = Request::post("app.test", "/p?q=1", "body").header("Cookie", "c=1").close();
-    let answer = ask(&fairway, &request).await;
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header_values("set-cookie"), ["s=1", "t=2"]);
-    let asked = site.service.requests().pop().unwrap();
-    assert_eq!((&*asked.method, &*asked.target), ("POST", "/user?from=http://app.test/p?q=1"));
-    assert!(asked.body.is_empty());
+    let reply = send_request(&fairway, &request).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header_values("set-cookie"), ["s=1", "t=2"]);
+    let auth_request = site.service.requests().pop().unwrap();
+    assert_eq!((&*auth_request.method, &*auth_request.target), ("POST", "/user?from=http://app.test/p?q=1"));
+    assert!(auth_request.body.is_empty());
     for (name, value) in [
         ("Host", "auth.login.svc.cluster.local"),
         ("Cookie", "c=1"),
@@ -182,7 +182,7 @@ async fn the_service_gets_the_request_and_the_backend_the_user() {
         ("X-Uri", "/p?q=1"),
         ("X-Fixed", "one two"),
     ] {
-        assert_eq!(asked.header_values(name), [value], "{name}");
+        assert_eq!(auth_request.header_values(name), [value], "{name}");
     }
     let seen = site.last();
     assert_eq!((&*seen.body, seen.header_values("X-User")), (&b"body"[..], vec!["alice"]));
@@ -209,7 +209,7 @@ async fn no_spelling_of_a_copied_name_reaches_the_backend_from_the_client() {
     ];
     for host in ["all.test", "any.test"] {
         let request = names.iter().fold(Request::get(host, "/"), |it, name| it.header(name, "mallory"));
-        assert_eq!(ask(&fairway, &request.close()).await.status, 200);
+        assert_eq!(send_request(&fairway, &request.close()).await.status, 200);
         let seen = site.last();
         let smuggled: Vec<_> = seen.headers.iter().filter(|(_, value)| value == "mallory").collect();
         assert!(smuggled.is_empty(), "{host}: {smuggled:?}");
@@ -250,9 +250,9 @@ async fn who_is_not_known_is_sent_to_the_page_with_the_cookies_of_the_service() 
         ("forbidden", 403, vec![]),
         ("yes", 200, vec!["s=1", "t=2"]),
     ] {
-        let answer = get(&fairway, name).await;
-        assert_eq!((answer.status, answer.header_values("set-cookie")), (status, cookies), "{name}");
-        assert_eq!(answer.header("location"), None, "{name}");
+        let response = get(&fairway, name).await;
+        assert_eq!((response.status, response.header_values("set-cookie")), (status, cookies), "{name}");
+        assert_eq!(response.header("location"), None, "{name}");
     }
 }
 
@@ -277,17 +277,17 @@ async fn the_documented_setup_of_oauth2_proxy_works() {
         assert_eq!((sent.status, sent.header("location")), (302, Some(&*location)));
         let request = Request::get(&format!("{name}.test"), "/p").header("Cookie", "_oauth2_proxy=good");
         let request = request.header("X-Auth-Request-User", "mallory").close();
-        assert_eq!(ask(&fairway, &request).await.status, 200);
+        assert_eq!(send_request(&fairway, &request).await.status, 200);
         assert_eq!(site.last().header_values("X-Auth-Request-User"), ["alice"]);
     }
-    let asked = site.service.requests();
-    let asked = asked.iter().find(|it| it.header("Host") == Some("app.test")).unwrap();
-    assert_eq!(asked.header("X-Forwarded-Proto"), Some("https"));
+    let requests = site.service.requests();
+    let app_request = requests.iter().find(|it| it.header("Host") == Some("app.test")).unwrap();
+    assert_eq!(app_request.header("X-Forwarded-Proto"), Some("https"));
     // The only rule for /oauth2 on this host is the guarded one: two rules must not wait for each other.
     assert_eq!(get(&fairway, "lost").await.status, 500);
     // The sign-in path itself is not guarded.
     let start = Request::get("app.test", "/oauth2/204").close();
-    assert_eq!(ask(&fairway, &start).await.status, 404, "the response of the auth service");
+    assert_eq!(send_request(&fairway, &start).await.status, 404, "the response of the auth service");
 }
 
 #[tokio::test]
@@ -378,7 +378,11 @@ async fn a_password_lets_in_its_user_alone() {
     let twice = format!("Basic {}", STANDARD.encode("plain:secret"));
     let request =
         Request::get("app.test", "/").header("Authorization", &twice).header("authorization", "Bearer x");
-    assert_eq!(ask(&fairway, &request.close()).await.status, 401, "two Authorization headers are ambiguous");
+    assert_eq!(
+        send_request(&fairway, &request.close()).await.status,
+        401,
+        "two Authorization headers are ambiguous"
+    );
     assert_eq!(get(&fairway, "app").await.status, 401);
 }
 
@@ -446,9 +450,9 @@ async fn both_guards_must_agree_unless_any_is_enough() {
             site.backend.requests().iter().all(|it| name == "lists" || it.header("Authorization").is_none())
         );
     }
-    let asked = site.service.requests();
+    let requests = site.service.requests();
     assert!(
-        asked.iter().any(|it| it.header("Authorization").is_some()),
+        requests.iter().any(|it| it.header("Authorization").is_some()),
         "the service sees what the client sent"
     );
 }
@@ -473,7 +477,7 @@ async fn a_cached_response_is_used_until_the_annotations_change() {
         let before = site.service.requests().len();
         for _ in 0..3 {
             let request = Request::get(&format!("{name}.test"), "/p").header("Cookie", "_oauth2_proxy=good");
-            assert_eq!(ask(&fairway, &request.close()).await.status, expected, "{name}");
+            assert_eq!(send_request(&fairway, &request.close()).await.status, expected, "{name}");
             let user = (name == "good").then_some("alice");
             assert!(user.is_none() || site.last().header("X-Auth-Request-User") == user);
         }
@@ -507,7 +511,7 @@ async fn one_service_may_decide_for_all_but_those_that_opt_out() {
         assert_eq!(get(&fairway, name).await.status, status, "{name}");
     }
     let challenge = Request::get("asked.test", "/.well-known/acme-challenge/x").close();
-    assert_eq!(ask(&fairway, &challenge).await.status, 200);
+    assert_eq!(send_request(&fairway, &challenge).await.status, 200);
     site.manifests.put("settings.yaml", settings("http://auth.$host/"));
     eventually("the auth service is unavailable", WAIT_TIMEOUT, || async {
         get(&fairway, "asked").await.status == 503

@@ -20,11 +20,11 @@ struct Bad {
     /// The expected severity, code, object, field, problem and consequence.
     diagnostic: &'static str,
     /// The response for a path of the host `bad.test` while the file exists.
-    answers: Option<(&'static str, u16)>,
+    expected_responses: Option<(&'static str, u16)>,
 }
 
-fn bad(yaml: impl Into<String>, diagnostic: &'static str, answers: Option<(&'static str, u16)>) -> Bad {
-    Bad { yaml: yaml.into(), diagnostic, answers }
+fn bad(yaml: impl Into<String>, diagnostic: &'static str, responses: Option<(&'static str, u16)>) -> Bad {
+    Bad { yaml: yaml.into(), diagnostic, expected_responses: responses }
 }
 
 /// Input that cannot be read.
@@ -184,7 +184,9 @@ async fn every_bad_object_is_reported_and_everything_else_is_served() {
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
     // One connection stays open during the whole test.
     let mut client = Client::connect(fairway.http).await.unwrap();
-    for Bad { yaml, diagnostic, answers } in unreadable().into_iter().chain(dangling()).chain(invalid()) {
+    for Bad { yaml, diagnostic, expected_responses: answers } in
+        unreadable().into_iter().chain(dangling()).chain(invalid())
+    {
         let severity = diagnostic.split('[').next().unwrap();
         manifests.put("bad.yaml", &yaml);
         let (diagnostics, code) = check(manifests.path());

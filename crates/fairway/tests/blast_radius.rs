@@ -272,12 +272,12 @@ struct Plant {
     put: Vec<(&'static str, String)>,
     remove: Vec<&'static str>,
     /// Additional requests.
-    more: Vec<Sent>,
+    more_requests: Vec<Sent>,
 }
 
 impl Plant {
     fn new(name: &'static str, otherwise: u64, put: Vec<(&'static str, String)>) -> Self {
-        Self { name, predicted: (Some(otherwise), 0), put, remove: Vec::new(), more: Vec::new() }
+        Self { name, predicted: (Some(otherwise), 0), put, remove: Vec::new(), more_requests: Vec::new() }
     }
 
     fn undecided(self, count: u64) -> Self {
@@ -354,7 +354,7 @@ fn plants_of_ingresses(backends: &Backends) -> Vec<Plant> {
         Plant::new("a comment", 0, vec![("web.yaml", format!("# The shop.\n{}", web().yaml()))]),
         Plant {
             predicted: (None, 0),
-            more: vec![get("split.test", "/"); 12],
+            more_requests: vec![get("split.test", "/"); 12],
             ..one("a weight becomes 0", 0, "split-canary.yaml", split("0"))
         },
     ];
@@ -397,8 +397,8 @@ fn count(objects: &[String], what: impl Fn(usize) -> bool) -> BTreeMap<&str, u64
 }
 
 /// Predicts a change, makes it, compares the two, and returns the deviations.
-async fn tried(plant: &Plant, site: &Site) -> Result<(), String> {
-    let requests = [requests(), plant.more.clone()].concat();
+async fn check_plant(plant: &Plant, site: &Site) -> Result<(), String> {
+    let requests = [requests(), plant.more_requests.clone()].concat();
     let before = site.send_all(&requests, "before").await;
     let objects = site.recorded(requests.len(), "before").await;
     let (code, json, err) = site.check(changed(site, plant).path(), &[]);
@@ -449,7 +449,7 @@ async fn try_all(plants: impl Fn(&Backends) -> Vec<Plant>) {
     for number in 0..count {
         let site = Site::new(&[]).await;
         let plant = plants(&site.backends).swap_remove(number);
-        if let Err(why) = tried(&plant, &site).await {
+        if let Err(why) = check_plant(&plant, &site).await {
             wrong.push(format!("{}: {why}", plant.name));
         }
     }

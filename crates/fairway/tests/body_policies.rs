@@ -24,9 +24,9 @@ struct Site {
 }
 
 impl Site {
-    async fn new(answer: impl Fn() -> BackendResponse + Send + Sync + Clone + 'static) -> Self {
-        let other = answer.clone();
-        let (web, api) = (Backend::http(move |_| answer()).await, Backend::http(move |_| other()).await);
+    async fn new(response: impl Fn() -> BackendResponse + Send + Sync + Clone + 'static) -> Self {
+        let other = response.clone();
+        let (web, api) = (Backend::http(move |_| response()).await, Backend::http(move |_| other()).await);
         let (manifests, port) = (Manifests::new(), free_port());
         manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[web.address()]));
         manifests.put("api.yaml", service_with_endpoints("a", "api", 80, &[api.address()]));
@@ -75,17 +75,19 @@ impl Site {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    async fn ask(&self, request: &Request) -> fairway_testkit::RawResponse {
+    async fn send_request(&self, request: &Request) -> fairway_testkit::RawResponse {
         Client::connect(self.gateway).await.unwrap().exchange(request).await.unwrap()
     }
 
     async fn with_length(&self, path: &str, length: usize) -> u16 {
-        self.ask(&Request::post("a.test", path, vec![b'x'; length]).close()).await.status
+        self.send_request(&Request::post("a.test", path, vec![b'x'; length]).close()).await.status
     }
 
     async fn chunked(&self, path: &str, length: usize) -> u16 {
         let chunks = vec!["x".repeat(length / 4); 4];
-        self.ask(&Request::new("POST", path).header("Host", "a.test").chunks(&chunks).close()).await.status
+        self.send_request(&Request::new("POST", path).header("Host", "a.test").chunks(&chunks).close())
+            .await
+            .status
     }
 
     /// Sends a body without a length over HTTP/2.
@@ -124,14 +126,14 @@ async fn another_service_makes_error_pages() {
     site.policy("BackendTrafficPolicy", "kind: Service, name: web", pages);
     let _fairway = site.run().await;
     let request = Request::get("a.test", "/web/x?q=1").header("Accept", "text/html").close();
-    assert_eq!(site.ask(&request).await.status, 404);
+    assert_eq!(site.send_request(&request).await.status, 404);
     assert_eq!((site.web.request_count(), site.api.request_count()), (1, 1));
     let received = site.api.requests().pop().unwrap();
     assert_eq!(received.target, "/?q=1");
     let headers = ["X-Code", "X-Format", "X-Original-URI", "X-Namespace", "X-Ingress-Name", "X-Service-Name"];
     let headers = headers.map(|name| received.header(name).unwrap_or_default());
     assert_eq!(headers, ["404", "text/html", "/web/x?q=1", "a", "web", "web"]);
-    site.ask(&Request::get("a.test", "/api").close()).await;
+    site.send_request(&Request::get("a.test", "/api").close()).await;
     assert_eq!(
         site.api.requests().pop().unwrap().header("X-Code"),
         None,
@@ -139,10 +141,10 @@ async fn another_service_makes_error_pages() {
     );
     // Each share follows the policy of its Service.
     for _ in 0..8 {
-        site.ask(&Request::get("a.test", "/both").close()).await;
+        site.send_request(&Request::get("a.test", "/both").close()).await;
     }
-    let asked = site.api.requests().iter().skip(2).filter(|it| it.header("X-Code").is_some()).count();
-    assert_eq!(asked + 1, site.web.request_count());
+    let requests = site.api.requests().iter().skip(2).filter(|it| it.header("X-Code").is_some()).count();
+    assert_eq!(requests + 1, site.web.request_count());
 }
 
 #[tokio::test]
@@ -196,7 +198,7 @@ async fn responses_are_compressed_only_for_the_service_with_the_policy() {
     let _fairway = site.run().await;
     let coded = async |path: &str, accepted: &str| {
         let request = Request::get("a.test", path).header("Accept-Encoding", accepted).close();
-        let response = site.ask(&request).await;
+        let response = site.send_request(&request).await;
         assert_eq!(response.status, 200);
         (response.header("Content-Encoding").map(str::to_owned), response.body.len())
     };

@@ -16,10 +16,10 @@ use serde_json::Value;
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
 /// A site with one Ingress, `shop/web`, for `a.test`.
-async fn site(answer: impl Fn() -> BackendResponse + Send + Sync + 'static) -> (Manifests, Backend) {
+async fn site(response: impl Fn() -> BackendResponse + Send + Sync + 'static) -> (Manifests, Backend) {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-    let backend = Backend::http(move |_| answer()).await;
+    let backend = Backend::http(move |_| response()).await;
     manifests.put("service.yaml", service_with_endpoints("shop", "web", 80, &[backend.address()]));
     manifests.put("ingress.yaml", ingress().yaml());
     (manifests, backend)
@@ -110,10 +110,11 @@ async fn a_reverted_mistake_is_listed_with_its_object_and_its_cost() {
     let named = ["kind", "namespace", "name"].map(|part| object[part].as_str().unwrap_or_default());
     assert_eq!(named, ["Ingress", "shop", "web"], "{it:#?}");
     let version = it["version"].as_u64().unwrap();
-    let of = |version: u64| all.iter().find(|it| it["version"] == version).unwrap();
+    let generation = |version: u64| all.iter().find(|it| it["version"] == version).unwrap();
     for fine in [version - 1, version + 1] {
         assert!(
-            of(fine)["requests"].as_u64() > Some(0) && of(fine)["failed"] == serde_json::json!({}),
+            generation(fine)["requests"].as_u64() > Some(0)
+                && generation(fine)["failed"] == serde_json::json!({}),
             "{all:#?}"
         );
     }

@@ -21,10 +21,10 @@ fn every_flag_that_the_chart_gives_is_one_of_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     for file in ["charts/fairway/templates/_arguments.tpl", "deploy/fairway.yaml"] {
         let text = fs::read_to_string(root.join(file)).unwrap();
-        let mut given = flags(&text);
-        given.remove("--help");
-        assert!(given.len() > 10, "the flags of {file} were found: {given:?}");
-        let unknown: Vec<_> = given.difference(&offered).collect();
+        let mut given_flags = flags(&text);
+        given_flags.remove("--help");
+        assert!(given_flags.len() > 10, "the flags of {file} were found: {given_flags:?}");
+        let unknown: Vec<_> = given_flags.difference(&offered).collect();
         assert!(unknown.is_empty(), "{file} gives flags that do not exist: {unknown:?}");
     }
 }

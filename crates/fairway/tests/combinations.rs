@@ -67,7 +67,7 @@ impl Asking<'_> {
         let address = if self.way.is_tls { self.fairway.https } else { self.fairway.http };
         let stream = TcpStream::connect(address).await.unwrap();
         let host = format!("{name}.test");
-        let answer = async {
+        let reply = async {
             if !self.way.is_tls {
                 return self.exchange(stream, &host, fields).await;
             }
@@ -78,7 +78,7 @@ impl Asking<'_> {
             let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
             self.exchange(stream, &host, fields).await
         };
-        timeout(WAIT_TIMEOUT, answer).await.expect("a response")
+        timeout(WAIT_TIMEOUT, reply).await.expect("a response")
     }
 
     async fn exchange(
@@ -110,8 +110,8 @@ impl Asking<'_> {
     }
 }
 
-async fn see_response(answer: http::Response<Incoming>) -> SeenResponse {
-    let (parts, body) = answer.into_parts();
+async fn see_response(response: http::Response<Incoming>) -> SeenResponse {
+    let (parts, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes().to_vec();
     SeenResponse {
         status: parts.status.as_u16(),
@@ -136,7 +136,7 @@ impl Site {
         for (name, count) in [("web", 3), ("canary", 1), ("auth", 1), ("pages", 1), ("broken", 1)] {
             let mut addresses = Vec::new();
             for number in 0..count {
-                let backend = Backend::http(move |request| answer(name, number, request)).await;
+                let backend = Backend::http(move |request| respond(name, number, request)).await;
                 addresses.push(backend.address());
                 backends.push(backend);
             }
@@ -158,12 +158,12 @@ impl Site {
         let canary = [("canary", "true"), ("canary-by-header", "X-Canary")];
         self.ingress("canary-b", "canary", "canary", &canary);
         self.ingress("basic", "basic", "web", &[("auth-type", "basic"), ("auth-secret", "users")]);
-        let asked = [
+        let queries = [
             ("auth-url", "http://auth.a.svc.cluster.local/check"),
             ("auth-response-headers", "X-User"),
             ("auth-signin", "https://login.test/start"),
         ];
-        self.ingress("asked", "asked", "web", &asked);
+        self.ingress("asked", "asked", "web", &queries);
         let pages = [("custom-http-errors", "503"), ("default-backend", "pages")];
         self.ingress("error", "error", "broken", &pages);
         self.ingress("redirect", "redirect", "web", &[("permanent-redirect", "https://new.test/p?q=1")]);
@@ -182,7 +182,7 @@ impl Site {
 }
 
 /// The response of a backend.
-fn answer(name: &str, number: usize, request: &RecordedRequest) -> BackendResponse {
+fn respond(name: &str, number: usize, request: &RecordedRequest) -> BackendResponse {
     match name {
         "auth" if request.header("Cookie") == Some("login=good") => {
             BackendResponse::with_headers(202, &[("X-User", "alice")], "")

@@ -56,21 +56,21 @@ fn ingress(name: &str) -> Ingress {
 /// The backends, and the manifests that all sides share.
 struct Site {
     web: SocketAddr,
-    other: SocketAddr,
+    other_address: SocketAddr,
     leaf: Leaf,
 }
 
 impl Site {
     async fn new() -> Self {
         let leaf = Authority::new("test").leaf(&["*.test", "*.wild.test"]);
-        Self { web: echo("web").await, other: echo("other").await, leaf }
+        Self { web: echo("web").await, other_address: echo("other").await, leaf }
     }
 
     fn manifests(&self) -> Manifests {
         let manifests = Manifests::new();
         manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
         manifests.put("web.yaml", service_with_endpoints("shop", "web", 80, &[self.web]));
-        manifests.put("other.yaml", service_with_endpoints("shop", "other", 80, &[self.other]));
+        manifests.put("other.yaml", service_with_endpoints("shop", "other", 80, &[self.other_address]));
         manifests.put("own-service.yaml", service_with_endpoints("shop", "own", 80, &[self.web]));
         manifests.put("cert.yaml", self.leaf.secret_yaml("shop", "cert"));
         manifests.put("basic.yaml", PASSWORDS);
@@ -214,8 +214,8 @@ async fn recorded(manifests: &Manifests, leaf: &Leaf) {
     manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
     let environment = std::fs::read_to_string(folder.join("environment.yaml")).unwrap();
     let left_out = |object: &&str| !object.contains("kind: Deployment") && !object.contains("name: cert,");
-    let kept: Vec<_> = environment.split("\n---\n").filter(left_out).collect();
-    manifests.put("environment.yaml", kept.join("\n---\n"));
+    let kept_manifests: Vec<_> = environment.split("\n---\n").filter(left_out).collect();
+    manifests.put("environment.yaml", kept_manifests.join("\n---\n"));
     manifests.put("certificate.yaml", leaf.secret_yaml("demo", "cert"));
     for service in ["main", "other", "canary", "errors", "auth"] {
         let slices = endpoint_slices("demo", service, &[echo(service).await]);
@@ -249,7 +249,7 @@ struct Planted {
     /// Annotations on the first side.
     from: &'static [(&'static str, &'static str)],
     /// Annotations on the second side.
-    to: &'static [(&'static str, &'static str)],
+    changed_to: &'static [(&'static str, &'static str)],
     /// The start or end of the part that must differ.
     part: &'static str,
     /// The annotation that must be named.
@@ -263,7 +263,7 @@ const fn planted(
     part: &'static str,
     annotation: &'static str,
 ) -> Planted {
-    Planted { name, from, to, part, annotation }
+    Planted { name, from, changed_to: to, part, annotation }
 }
 
 const COOKIE: (&str, &str) = ("affinity", "cookie");
@@ -367,7 +367,7 @@ struct Expected {
 fn plant_annotations(web: SocketAddr, from: &Manifests, to: &Manifests, expected: &mut Vec<Expected>) {
     for it in PLANTED {
         let host = format!("{}.test", it.name);
-        for (manifests, annotations) in [(from, it.from), (to, it.to)] {
+        for (manifests, annotations) in [(from, it.from), (to, it.changed_to)] {
             // A separate Service, because its load balancing affects all Ingresses that use it.
             manifests.put(
                 &format!("{}-service.yaml", it.name),

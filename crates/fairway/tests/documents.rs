@@ -117,11 +117,11 @@ fn every_reason_is_described_with_its_status() {
     let described = first_column(&text, "reason");
     let source = document("crates/fairway-proxy/src/fault.rs");
     let labels = source.lines().filter(|line| line.contains("=> \""));
-    let given = labels.map(|line| line.split('"').nth(1).unwrap());
-    let given: BTreeSet<_> =
-        given.chain(fairway_token::Refusal::ALL.map(fairway_token::Refusal::label)).collect();
-    assert!(given.len() > 15, "the labels of Fault were found");
-    nothing_beyond(&given, &described, "not described");
+    let documented = labels.map(|line| line.split('"').nth(1).unwrap());
+    let documented: BTreeSet<_> =
+        documented.chain(fairway_token::Refusal::ALL.map(fairway_token::Refusal::label)).collect();
+    assert!(documented.len() > 15, "the labels of Fault were found");
+    nothing_beyond(&documented, &described, "not described");
     let mut wrong = String::new();
     for rule in fairway_http::Malformed::ALL {
         let row = format!("| `{}` | {} | {rule}", rule.label(), rule.status());
@@ -251,9 +251,9 @@ fn what_holds_the_behaviour_that_traffic_depends_on_exists() {
         |name: &str| root().join(format!("crates/fairway-ingress/tests/golden/{name}/in.yaml")).exists();
     let test = |name: &str| sources.iter().any(|source| source.contains(&format!("fn {name}() {{")));
     for row in table {
-        let mut held = quoted(row[1]).peekable();
-        assert!(held.peek().is_some(), "nothing holds: {}", row[0]);
-        for name in held {
+        let mut names = quoted(row[1]).peekable();
+        assert!(names.peek().is_some(), "nothing holds: {}", row[0]);
+        for name in names {
             assert!(case(name) || golden(name) || test(name), "there is no case or test {name}");
         }
     }

@@ -133,19 +133,19 @@ async fn a_replica_that_sheds_live_load_stays_ready_and_serves_again_when_the_lo
     let manifests = site(&[backend().await]);
     let (mut fairway, at_rest) = short_of_memory(&manifests, 20).await;
     let (first, _) = long_head();
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     while fairway.metrics().await.sum("fairway_shedding_workers", &[]) == 0.0 {
-        assert!(held.len() < 10_000, "the budget does not limit the number of heads");
+        assert!(connections.len() < 10_000, "the budget does not limit the number of heads");
         for _ in 0..100 {
             let mut client = Client::connect(fairway.http).await.unwrap();
             _ = client.send(&first).await;
-            held.push(client);
+            connections.push(client);
         }
     }
     assert_eq!(status(&fairway, "good.test").await, 503);
     assert_eq!(fairway.admin("/readyz").await.unwrap().status, 200);
     fairway.line_with("above the memory budget").await;
-    drop(held);
+    drop(connections);
     until_served(&fairway, "good.test").await;
     fairway.until_metric("fairway_shedding_workers", &[], |workers| workers == 0.0).await;
     until_given_back(&mut fairway, at_rest).await;

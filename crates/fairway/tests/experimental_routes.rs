@@ -77,7 +77,7 @@ impl Site {
     }
 
     /// The backends that respond to twenty requests with this header, without duplicates.
-    async fn who(&self, field: (&str, &str)) -> Vec<String> {
+    async fn serving_backend(&self, field: (&str, &str)) -> Vec<String> {
         let mut names = Vec::new();
         for _ in 0..20 {
             let response = self.get("/", &[field]).await;
@@ -109,16 +109,16 @@ async fn a_session_stays_with_its_endpoint_also_when_its_backend_has_no_weight_a
     let line = first.header("Set-Cookie").unwrap().to_owned();
     assert!(line.starts_with("cart=") && line.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{line}");
     let (session, name) = (cookie(&first), first.text());
-    assert_eq!(site.who(("Cookie", &session)).await, std::slice::from_ref(&name));
+    assert_eq!(site.serving_backend(("Cookie", &session)).await, std::slice::from_ref(&name));
     let again = site.get("/", &[("Cookie", &session)]).await;
     assert_eq!(again.header("Set-Cookie"), None, "the session continues");
     let (weights, other) = if name.starts_with("one") { ([0, 1], "two") } else { ([1, 0], "one") };
     site.split(weights, sessions);
     eventually("new sessions start on the other backend", WAIT_TIMEOUT, || async {
-        site.who(("X-None", "")).await.iter().all(|name| name.starts_with(other))
+        site.serving_backend(("X-None", "")).await.iter().all(|name| name.starts_with(other))
     })
     .await;
-    assert_eq!(site.who(("Cookie", &session)).await, [name]);
+    assert_eq!(site.serving_backend(("Cookie", &session)).await, [name]);
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_header_carries_a_session_as_a_cookie_does() {
     let first = site.get("/", &[]).await;
     assert_eq!(first.header("Set-Cookie"), None);
     let token = first.header("X-Cart").unwrap().to_owned();
-    assert_eq!(site.who(("X-Cart", &token)).await, [first.text()]);
+    assert_eq!(site.serving_backend(("X-Cart", &token)).await, [first.text()]);
     assert_eq!(site.get("/", &[("X-Cart", &token)]).await.header("X-Cart"), None);
     let unknown = site.get("/", &[("X-Cart", "0123456789abcdef|none")]).await;
     assert!(unknown.header("X-Cart").is_some(), "an invalid session cookie starts a new session");

@@ -18,7 +18,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 struct Site {
     fairway: Fairway,
     /// Delays its responses.
-    held: Backend,
+    held_backend: Backend,
     _manifests: Manifests,
     _backends: Vec<Backend>,
 }
@@ -69,7 +69,7 @@ impl Site {
                 .put(&format!("{name}.yaml"), service_with_endpoints("shop", name, 80, &[backend.address()]));
             backends.push(backend);
         }
-        let held = Backend::http(|_| BackendResponse::ok("held").hold()).await;
+        let slow = Backend::http(|_| BackendResponse::ok("held").hold()).await;
         let busy = [
             Backend::http(|_| BackendResponse::status(503, "")).await,
             Backend::http(|_| BackendResponse::status(503, "")).await,
@@ -78,8 +78,8 @@ impl Site {
             ("refusing", vec![free_address()]),
             ("flaky", vec![free_address(), fine.address()]),
             ("elsewhere", busy.iter().map(Backend::address).collect()),
-            ("held", vec![held.address()]),
-            ("narrow", vec![held.address()]),
+            ("held", vec![slow.address()]),
+            ("narrow", vec![slow.address()]),
         ];
         for (name, endpoints) in several {
             manifests.put(&format!("{name}.yaml"), service_with_endpoints("shop", name, 80, &endpoints));
@@ -102,7 +102,7 @@ impl Site {
         let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
         backends.push(fine);
         backends.extend(busy);
-        Self { fairway, held, _manifests: manifests, _backends: backends }
+        Self { fairway, held_backend: slow, _manifests: manifests, _backends: backends }
     }
 
     /// Sends a request to the host with this name and returns the status of the response, if there is one.
@@ -214,14 +214,14 @@ async fn requests_ended_by_clients_and_limits_are_found_by_id() {
 
     let mut leaving = Client::connect(site.fairway.http).await.unwrap();
     leaving.send("GET / HTTP/1.1\r\nHost: held.test\r\nX-Request-ID: leaving\r\n\r\n").await.unwrap();
-    site.held.wait_until("the request is there", |held| held.request_count() == 1).await;
+    site.held_backend.wait_until("the request is there", |held| held.request_count() == 1).await;
     leaving.reset().unwrap();
     let left = site.recorded("id=leaving").await;
     assert_eq!((&left[0]["reason"], &left[0]["status"]), (&"client_gone".into(), &499.into()), "{left:#?}");
 
     let mut first = Client::connect(site.fairway.http).await.unwrap();
     first.send("GET / HTTP/1.1\r\nHost: narrow.test\r\nX-Request-ID: first\r\n\r\n").await.unwrap();
-    site.held.wait_until("the first one is there", |held| held.request_count() == 2).await;
+    site.held_backend.wait_until("the first one is there", |held| held.request_count() == 2).await;
     site.send("narrow", "second", &get()).await;
     let second = site.recorded("id=second").await;
     assert_eq!(second[0]["reason"], "too_much_under_way", "{second:#?}");

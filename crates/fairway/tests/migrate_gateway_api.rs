@@ -143,9 +143,10 @@ fn the_losses_of_the_recorded_cases_match_the_list() {
     let environment =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/environment.yaml"))
             .unwrap();
-    let kept: Vec<_> =
+    let kept_lines: Vec<_> =
         environment.split("\n---\n").filter(|object| !object.contains("kind: Deployment")).collect();
-    let around = format!("{}\n---\n{}", kept.join("\n---\n"), ingress_class("nginx", "k8s.io/ingress-nginx"));
+    let around =
+        format!("{}\n---\n{}", kept_lines.join("\n---\n"), ingress_class("nginx", "k8s.io/ingress-nginx"));
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for case in Case::all() {
         let ingresses: Vec<_> = case.ingresses.iter().map(ToString::to_string).collect();

@@ -66,8 +66,8 @@ impl Site {
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     }
 
-    fn connections(&self, of: &str) -> usize {
-        self.backends.iter().find(|(name, _)| *name == of).unwrap().1.connection_count()
+    fn connections(&self, backend: &str) -> usize {
+        self.backends.iter().find(|(name, _)| *name == backend).unwrap().1.connection_count()
     }
 }
 
@@ -84,8 +84,8 @@ async fn in_the_clear(at: SocketAddr, name: &str, target: &str) -> (u16, String)
     (response.status, response.text())
 }
 
-fn answered(by: &str) -> (u16, String) {
-    (200, by.to_owned())
+fn answered(backend: &str) -> (u16, String) {
+    (200, backend.to_owned())
 }
 
 /// An Ingress of namespace `a` serves `shop.test`, and a wildcard with `ssl-passthrough` covers it: the wildcard gets the names

@@ -70,7 +70,7 @@ impl Site {
         Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
     }
 
-    async fn ask(&self, path: &str, headers: &[(&str, &str)]) -> RawResponse {
+    async fn send_request(&self, path: &str, headers: &[(&str, &str)]) -> RawResponse {
         let request = Request::get("a.test", path).close();
         let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
         Client::connect(self.gateway).await.unwrap().exchange(&request).await.unwrap()
@@ -90,7 +90,7 @@ async fn headers_have_parts_of_the_request_and_the_backend_cannot_undo_them() {
     let _fairway = site.run().await;
     let sent =
         [("X-User", "a"), ("X-Secret", "b"), ("X-Tag", "c"), ("X-Client", "forged"), ("X-Absent", "d")];
-    let response = site.ask("/headers/%0d%0aX-Evil:%201?q=7", &sent).await;
+    let response = site.send_request("/headers/%0d%0aX-Evil:%201?q=7", &sent).await;
     assert_eq!(
         (response.status, response.header("X-Echo"), response.header("X-Internal")),
         (200, Some("7"), None)
@@ -109,7 +109,7 @@ async fn headers_have_parts_of_the_request_and_the_backend_cannot_undo_them() {
     let tags: Vec<_> =
         received.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("X-Tag")).collect();
     assert_eq!(tags.len(), 2, "{tags:?}");
-    site.ask("/", &sent).await;
+    site.send_request("/", &sent).await;
     let other = site.backend.requests().pop().unwrap();
     assert_eq!(other.header("X-Client"), Some("forged"), "a rule without the filter changes nothing");
 }
@@ -148,7 +148,7 @@ async fn headers_have_the_name_that_the_client_asked_for_in_its_handshake() {
             assert_eq!(seen(&site.backend).as_deref(), name);
         }
     }
-    assert_eq!(site.ask("/", &[("X-Name", "forged")]).await.status, 200);
+    assert_eq!(site.send_request("/", &[("X-Name", "forged")]).await.status, 200);
     assert_eq!(seen(&site.backend), None, "there is no handshake without TLS");
 }
 
@@ -167,7 +167,8 @@ async fn headers_have_what_a_database_says_of_the_client() {
     let database = database.path().display().to_string();
     let _fairway = site.run_with(&["--geoip", &database, "--trusted-forwarders", "127.0.0.0/8"]).await;
     for (client, code, name) in [("203.0.113.9", Some("DE"), Some("Germany")), ("192.0.2.1", None, None)] {
-        let response = site.ask("/located", &[("X-Forwarded-For", client), ("X-Country", "forged")]).await;
+        let response =
+            site.send_request("/located", &[("X-Forwarded-For", client), ("X-Country", "forged")]).await;
         assert_eq!((response.status, response.header("X-Country-Name")), (200, name), "{client}");
         assert_eq!(site.backend.requests().pop().unwrap().header("X-Country"), code, "{client}");
     }
@@ -187,12 +188,12 @@ async fn a_response_is_given_without_the_backend_and_with_its_headers() {
          set: [{name: Location, value: \"https://new.test{request.uri}\"}]\n",
     );
     let _fairway = site.run().await;
-    let fixed = site.ask("/fixed/a.png", &[]).await;
+    let fixed = site.send_request("/fixed/a.png", &[]).await;
     assert_eq!((fixed.status, fixed.header("Content-Type")), (503, Some("application/json")));
     assert_eq!(fixed.body, b"{\"down\": true}");
-    let empty = site.ask("/empty", &[]).await;
+    let empty = site.send_request("/empty", &[]).await;
     assert_eq!((empty.status, empty.body.len(), empty.header("Content-Type")), (204, 0, None));
-    let moved = site.ask("/moved/a?b=c", &[]).await;
+    let moved = site.send_request("/moved/a?b=c", &[]).await;
     assert_eq!((moved.status, moved.header("Location")), (308, Some("https://new.test/moved/a?b=c")));
     assert_eq!(moved.header("Content-Length"), Some("0"));
     let head = Request::new("HEAD", "/fixed").header("Host", "a.test").close();
@@ -210,13 +211,13 @@ async fn paths_are_rewritten_by_a_regular_expression() {
          forwardedPrefix: {pattern: \"(/[a-z]+)/.*\", substitution: $1}\n",
     );
     let _fairway = site.run().await;
-    site.ask("/old/item/7?q=1", &[]).await;
+    site.send_request("/old/item/7?q=1", &[]).await;
     let received = site.backend.requests().pop().unwrap();
     assert_eq!(
         (&*received.target, received.header("X-Forwarded-Prefix")),
         ("/7/item?from=old&q=1", Some("/old"))
     );
-    site.ask("/old/other", &[]).await;
+    site.send_request("/old/other", &[]).await;
     let received = site.backend.requests().pop().unwrap();
     assert_eq!(received.target, "/old/other", "text that the pattern does not match is unchanged");
 }
@@ -228,7 +229,7 @@ async fn a_rule_is_closed_while_its_filter_is_missing_or_invalid_and_no_other_is
     let _fairway = site.run().await;
     let status = |path: &'static str| {
         let site = &site;
-        async move { site.ask(path, &[]).await.status }
+        async move { site.send_request(path, &[]).await.status }
     };
     assert_eq!((status("/first").await, status("/second").await, status("/").await), (500, 200, 200));
     site.filter("first", "  directResponse: {statusCode: 418}\n");

@@ -64,7 +64,7 @@ impl Site {
     }
 }
 
-async fn ask(client: &mut Client, target: &str) -> RawResponse {
+async fn send_request(client: &mut Client, target: &str) -> RawResponse {
     client.exchange(&Request::get("a.test", target)).await.unwrap()
 }
 
@@ -76,10 +76,10 @@ async fn global_headers_follow_their_config_maps_at_run_time() {
         ("hide-headers", "X-Powered-By"),
     ];
     let site = Site::with(&keys).await;
-    let answers = |frame: &str| {
+    let responses = |frame: &str| {
         config_map("edge", "answers", &[("X-Frame-Options", frame), ("X-Request-Number", "$req_id")])
     };
-    site.manifests.put("answers.yaml", answers("DENY"));
+    site.manifests.put("answers.yaml", responses("DENY"));
     let requests =
         [("X-Request-Start", "t=${msec}"), ("X-Asked", "$scheme://$host$request_uri"), ("Accept", "")];
     site.manifests.put("requests.yaml", config_map("edge", "requests", &requests));
@@ -105,10 +105,10 @@ async fn global_headers_follow_their_config_maps_at_run_time() {
     assert_eq!((unknown.status, unknown.header("X-Frame-Options")), (404, Some("DENY")));
     assert_eq!(unknown.header("X-Request-Number").map(str::len), Some(32));
 
-    site.manifests.put("answers.yaml", answers("SAMEORIGIN"));
+    site.manifests.put("answers.yaml", responses("SAMEORIGIN"));
     let client = Mutex::new(client);
     let shows = async |value: Option<&str>| {
-        ask(&mut *client.lock().await, "/").await.header("X-Frame-Options") == value
+        send_request(&mut *client.lock().await, "/").await.header("X-Frame-Options") == value
     };
     eventually("the new value", WAIT_TIMEOUT, || shows(Some("SAMEORIGIN"))).await;
     site.manifests.remove("answers.yaml");
@@ -121,7 +121,7 @@ async fn global_headers_follow_their_config_maps_at_run_time() {
     );
     let got = site.backend.requests().pop().unwrap();
     assert!(got.header("X-Asked").is_some(), "nothing else is affected");
-    site.manifests.put("answers.yaml", answers("DENY"));
+    site.manifests.put("answers.yaml", responses("DENY"));
     eventually("the header is back", WAIT_TIMEOUT, || shows(Some("DENY"))).await;
     assert_eq!(site.backend.connection_count(), 1);
 }
@@ -144,23 +144,23 @@ async fn compression_follows_its_keys_at_run_time() {
     let fairway = site.run().await;
     let client = Mutex::new(Client::connect(fairway.http).await.unwrap());
     let request = Request::get("a.test", "/").header("Accept-Encoding", "gzip, br, zstd");
-    let asked = async || client.lock().await.exchange(&request).await.unwrap();
-    let response = asked().await;
+    let send = async || client.lock().await.exchange(&request).await.unwrap();
+    let response = send().await;
     assert_eq!((response.status, response.header("Content-Encoding")), (200, Some("zstd")));
     assert!(response.body.starts_with(b"\x28\xb5\x2f\xfd"), "the magic number of Zstandard");
     site.set(&gzip);
-    eventually("gzip", WAIT_TIMEOUT, || async { asked().await.header("Content-Encoding") == Some("gzip") })
+    eventually("gzip", WAIT_TIMEOUT, || async { send().await.header("Content-Encoding") == Some("gzip") })
         .await;
-    let response = asked().await;
+    let response = send().await;
     assert_eq!((response.status, response.header("Content-Encoding")), (200, Some("gzip")));
     assert_eq!((response.header("Vary"), response.header("Content-Length")), (Some("Accept-Encoding"), None));
     assert!(response.body.starts_with(b"\x1f\x8b"), "the magic number of gzip");
     site.set(&[("use-gzip", "false")]);
     eventually("not compressed", WAIT_TIMEOUT, || async {
-        asked().await.header("Content-Encoding").is_none()
+        send().await.header("Content-Encoding").is_none()
     })
     .await;
-    let response = asked().await;
+    let response = send().await;
     assert_eq!((response.header("Vary"), &response.body[..]), (None, &b"it"[..]));
 }
 
@@ -173,14 +173,14 @@ async fn tls_versions_follow_their_key_at_run_time() {
         Client::connect_tls(fairway.https, &offer).await
     };
     let mut open = connect(&TLS12).await.unwrap();
-    assert_eq!(ask(&mut open, "/").await.status, 200);
+    assert_eq!(send_request(&mut open, "/").await.status, 200);
     assert!(connect(&TLS13).await.is_ok());
     for (value, spoken, refused) in [("TLSv1.3", &TLS13, &TLS12), ("TLSv1.1 TLSv1.2", &TLS12, &TLS13)] {
         site.set(&[("ssl-protocols", value)]);
         eventually(value, WAIT_TIMEOUT, || async { connect(refused).await.is_err() }).await;
         assert!(connect(spoken).await.is_ok(), "{value}");
     }
-    assert_eq!(ask(&mut open, "/").await.status, 200, "the change closes no connection");
+    assert_eq!(send_request(&mut open, "/").await.status, 200, "the change closes no connection");
     assert!(site.diagnostics().contains("older clients cannot connect"), "{}", site.diagnostics());
 }
 
@@ -200,7 +200,7 @@ async fn log_lines_contain_the_connection_and_the_original_response() {
     let offer = TlsOffer::new(site.authority.client_config_for(&[&TLS13]), "a.test");
     let mut client = Client::connect_tls(fairway.https, &offer).await.unwrap();
     for _ in 0..2 {
-        assert_eq!(ask(&mut client, "/").await.status, 200);
+        assert_eq!(send_request(&mut client, "/").await.status, 200);
     }
     let line = |requests: u32| format!("mine {requests} TLSv1.3 TLS_AES_256_GCM_SHA384 a.test . x/1 - 7 [");
     eventually("both lines", WAIT_TIMEOUT, || async {

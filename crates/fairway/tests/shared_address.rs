@@ -143,9 +143,9 @@ async fn until_served_by_route(at: SocketAddr, hosts: &[usize], path: &str, by_r
         let name = host(*number);
         eventually(&format!("{name}{path} from the other API"), WAIT_TIMEOUT, || async {
             let mut client = Client::connect(at).await.unwrap();
-            let answer = client.exchange(&Request::get(&name, path).close()).await.unwrap();
-            assert_eq!(answer.status, 200, "{name}{path}");
-            (answer.header("x-by") == Some("route")) == by_route
+            let response = client.exchange(&Request::get(&name, path).close()).await.unwrap();
+            assert_eq!(response.status, 200, "{name}{path}");
+            (response.header("x-by") == Some("route")) == by_route
         })
         .await;
     }
@@ -220,8 +220,8 @@ async fn over_tls(
     target: &str,
 ) -> std::io::Result<(u16, String)> {
     let mut client = Client::connect_tls(at, offer).await?;
-    let answer = client.exchange(&Request::get(host, target).close()).await?;
-    Ok((answer.status, answer.text()))
+    let response = client.exchange(&Request::get(host, target).close()).await?;
+    Ok((response.status, response.text()))
 }
 
 #[tokio::test]
@@ -285,22 +285,22 @@ async fn certificates_belong_to_listeners_and_the_routes_behind_them_to_both_api
         let client = Client::connect_tls(at, &anybody(name)).await.unwrap();
         assert_eq!(client.tls().unwrap().chain[0], shown.chain_der[0], "{name}");
     }
-    let said = |status: u16, body: &str| (status, body.to_owned());
-    let of =
+    let response = |status: u16, body: &str| (status, body.to_owned());
+    let response_of =
         async |offer: &TlsOffer, host: &str, target: &str| over_tls(at, offer, host, target).await.unwrap();
-    assert_eq!(of(&anybody("shop.test"), "shop.test", "/").await, said(200, "root"));
-    assert_eq!(of(&anybody("shop.test"), "shop.test", "/api").await, said(200, "api"));
-    assert_eq!(of(&anybody("deep.wild.test"), "deep.wild.test", "/").await, said(200, "root"));
+    assert_eq!(response_of(&anybody("shop.test"), "shop.test", "/").await, response(200, "root"));
+    assert_eq!(response_of(&anybody("shop.test"), "shop.test", "/api").await, response(200, "api"));
+    assert_eq!(response_of(&anybody("deep.wild.test"), "deep.wild.test", "/").await, response(200, "root"));
     // Neither API serves a host on a connection that was not verified for it.
     for name in ["shop.test", "other.test"] {
         for target in ["/", "/api"] {
-            assert_eq!(of(&anybody(name), "mutual.test", target).await.0, 421, "{name} {target}");
+            assert_eq!(response_of(&anybody(name), "mutual.test", target).await.0, 421, "{name} {target}");
         }
     }
     let known = TlsOffer::new(authority.leaf(&["client"]).shown_by(trusting_anything()), "mutual.test");
     for (target, body) in [("/", "root"), ("/api", "api")] {
         assert!(over_tls(at, &anybody("mutual.test"), "mutual.test", target).await.is_err(), "{target}");
-        assert_eq!(of(&known, "mutual.test", target).await, said(200, body));
+        assert_eq!(response_of(&known, "mutual.test", target).await, response(200, body));
     }
 }
 
@@ -329,10 +329,10 @@ async fn a_connection_that_began_before_its_host_had_a_listener_follows_the_move
         Client::connect_tls(fairway.https, &offer).await.unwrap()
     };
     let (mut shop, mut mutual) = (connect("shop.test").await, connect("mutual.test").await);
-    let answer =
+    let response =
         async |client: &mut Client, host: &str| client.exchange(&Request::get(host, "/")).await.unwrap();
-    assert_eq!(answer(&mut shop, "shop.test").await.text(), "root");
-    assert_eq!(answer(&mut mutual, "mutual.test").await.text(), "root");
+    assert_eq!(response(&mut shop, "shop.test").await.text(), "root");
+    assert_eq!(response(&mut mutual, "mutual.test").await.text(), "root");
 
     for (name, tls) in [
         ("shop", ""),
@@ -349,7 +349,7 @@ async fn a_connection_that_began_before_its_host_had_a_listener_follows_the_move
     }
     let mut last = None;
     while last.as_deref() != Some("api") {
-        last = Some(answer(&mut shop, "shop.test").await.text());
+        last = Some(response(&mut shop, "shop.test").await.text());
         assert!(matches!(last.as_deref(), Some("root" | "api")), "{last:?}");
     }
     manifests.remove("ingress-shop.yaml");
@@ -357,13 +357,13 @@ async fn a_connection_that_began_before_its_host_had_a_listener_follows_the_move
         fairway.admin("/served?ingress=move/shop").await.unwrap().json()["ingress"].is_null()
     })
     .await;
-    assert_eq!(answer(&mut shop, "shop.test").await.text(), "api");
+    assert_eq!(response(&mut shop, "shop.test").await.text(), "api");
     let offer = TlsOffer::new(trusting_anything(), "mutual.test");
     eventually("clients are verified", WAIT_TIMEOUT, || async {
         over_tls(fairway.https, &offer, "mutual.test", "/").await.is_err()
     })
     .await;
-    let refused = answer(&mut mutual, "mutual.test").await;
+    let refused = response(&mut mutual, "mutual.test").await;
     assert_eq!((refused.status, refused.header("connection")), (421, Some("close")));
 }
 

@@ -111,10 +111,10 @@ async fn a_canary_takes_its_part_of_all_hosts_with_the_service() {
         let fairway = site.run(&flags).await;
         for (host, expected) in [("a-main.test", "canary"), ("b-other.test", other), ("c-apart.test", "web")]
         {
-            let by = ask_host(&fairway, host, Some(("X-Canary", "always"))).await.0;
-            assert_eq!(by.split(' ').next(), Some(expected), "{flags:?} {host}");
-            let by = ask_host(&fairway, host, None).await.0;
-            assert_eq!(by.split(' ').next(), Some("web"), "{flags:?} {host}");
+            let backend = ask_host(&fairway, host, Some(("X-Canary", "always"))).await.0;
+            assert_eq!(backend.split(' ').next(), Some(expected), "{flags:?} {host}");
+            let backend = ask_host(&fairway, host, None).await.0;
+            assert_eq!(backend.split(' ').next(), Some("web"), "{flags:?} {host}");
         }
     }
 }

@@ -69,7 +69,7 @@ fn request(name: &str, token: &str) -> Request {
     Request::get(&format!("{name}.test"), "/p").header("Authorization", &format!("Bearer {token}")).close()
 }
 
-async fn ask(fairway: &Fairway, request: &Request) -> RawResponse {
+async fn send_request(fairway: &Fairway, request: &Request) -> RawResponse {
     Client::connect(fairway.http).await.unwrap().exchange(request).await.unwrap()
 }
 
@@ -85,13 +85,16 @@ async fn tokens_are_verified_with_published_keys_and_with_those_of_a_config_map(
     site.guard("inline", &[("jwt", &jwt(&json!({"ref": {"kind": "ConfigMap", "name": "keys"}})))]);
     let fairway = site.run().await;
     for name in ["published", "inline"] {
-        assert_eq!(ask(&fairway, &request(name, &good)).await.status, 200, "{name}");
+        assert_eq!(send_request(&fairway, &request(name, &good)).await.status, 200, "{name}");
         assert_eq!(site.backend.requests().pop().unwrap().header("X-User"), Some("alice"));
-        let refused = ask(&fairway, &request(name, &forged)).await;
+        let refused = send_request(&fairway, &request(name, &forged)).await;
         assert_eq!(refused.status, 401, "{name}");
         let challenge = refused.header("WWW-Authenticate").unwrap_or_default().to_owned();
         assert!(challenge.starts_with("Bearer realm=") && challenge.contains("invalid_token"), "{challenge}");
-        assert_eq!(ask(&fairway, &Request::get(&format!("{name}.test"), "/p").close()).await.status, 401);
+        assert_eq!(
+            send_request(&fairway, &Request::get(&format!("{name}.test"), "/p").close()).await.status,
+            401
+        );
     }
     assert_eq!(site.issuer.request_count(), 1, "two workers share fetched keys");
     let counted = fairway.metrics().await.sum("fairway_faults_total", &[("reason", "token_signature")]);
@@ -147,26 +150,30 @@ async fn api_keys_are_rotated_by_their_secret_and_never_shown() {
     site.guard("app", &[("api-key", &auth), ("authorization", &rules)]);
     let fairway = site.run().await;
     let with = |key: &str| Request::get("app.test", "/p").header("X-API-Key", key).close();
-    assert_eq!(ask(&fairway, &with(OLD)).await.status, 200);
+    assert_eq!(send_request(&fairway, &with(OLD)).await.status, 200);
     let received = site.backend.requests().pop().unwrap();
     assert_eq!((received.header("X-Client"), received.header("X-API-Key")), (Some("billing"), None));
-    assert_eq!(ask(&fairway, &with("the-key-of-stock")).await.status, 403, "the client is not allowed");
-    assert_eq!(ask(&fairway, &with(NEW)).await.status, 401);
+    assert_eq!(
+        send_request(&fairway, &with("the-key-of-stock")).await.status,
+        403,
+        "the client is not allowed"
+    );
+    assert_eq!(send_request(&fairway, &with(NEW)).await.status, 401);
     // Both keys work while the client switches from one to the other.
     let two = json!({"secretRefs": [{"name": "keys"}, {"name": "next"}], "clientHeader": "X-Client"});
     site.manifests.put("next.yaml", secret(&format!("billing: {NEW}")).replace("name: keys", "name: next"));
     site.guard("app", &[("api-key", &two), ("authorization", &rules)]);
     eventually("Fairway knows the new key", WAIT_TIMEOUT, || async {
-        ask(&fairway, &with(NEW)).await.status == 200
+        send_request(&fairway, &with(NEW)).await.status == 200
     })
     .await;
-    assert_eq!(ask(&fairway, &with(OLD)).await.status, 200);
+    assert_eq!(send_request(&fairway, &with(OLD)).await.status, 200);
     site.manifests.put("keys.yaml", secret("stock: the-key-of-stock"));
     eventually("Fairway has dropped the old key", WAIT_TIMEOUT, || async {
-        ask(&fairway, &with(OLD)).await.status == 401
+        send_request(&fairway, &with(OLD)).await.status == 401
     })
     .await;
-    assert_eq!(ask(&fairway, &with(NEW)).await.status, 200);
+    assert_eq!(send_request(&fairway, &with(NEW)).await.status, 200);
     let config = fairway.admin("/config").await.unwrap().text();
     let shown = format!("{config}{}", fairway.lines().join("\n"));
     assert!(shown.contains("X-Client") || shown.contains("api"), "the configuration is shown");
@@ -194,11 +201,11 @@ async fn clients_of_keys_have_limits_of_their_own() {
     let with = |key: &str| Request::get("app.test", "/p").header("X-API-Key", key).close();
     let mut statuses = Vec::new();
     for _ in 0..3 {
-        statuses.push(ask(&fairway, &with("the-key-of-billing")).await.status);
+        statuses.push(send_request(&fairway, &with("the-key-of-billing")).await.status);
     }
     assert_eq!(statuses, [200, 200, 429]);
-    assert_eq!(ask(&fairway, &with("the-key-of-stock")).await.status, 200);
-    assert_eq!(ask(&fairway, &Request::get("unknown.test", "/p").close()).await.status, 503);
+    assert_eq!(send_request(&fairway, &with("the-key-of-stock")).await.status, 200);
+    assert_eq!(send_request(&fairway, &Request::get("unknown.test", "/p").close()).await.status, 503);
 }
 
 #[tokio::test]
@@ -222,7 +229,7 @@ async fn an_unreadable_annotation_closes_only_the_paths_of_its_ingress() {
     site.guard("good", &[("jwt", &jwt(&keys))]);
     let fairway = site.run().await;
     for name in ["missing", "both", "neither", "outside", "unknown", "nobody", "secret", "rule"] {
-        assert_eq!(ask(&fairway, &request(name, &good)).await.status, 503, "{name}");
+        assert_eq!(send_request(&fairway, &request(name, &good)).await.status, 503, "{name}");
     }
-    assert_eq!(ask(&fairway, &request("good", &good)).await.status, 200);
+    assert_eq!(send_request(&fairway, &request("good", &good)).await.status, 200);
 }

@@ -219,8 +219,8 @@ async fn the_old_process_keeps_serving_if_the_new_one_fails() {
     }
     // Another process that gets the sockets but exits before it is ready.
     let rendezvous = HandoverSocket::at(&meeting.socket()).unwrap();
-    let asked = || Predecessor::ask(&rendezvous).unwrap().unwrap();
-    let (predecessor, sockets) = tokio::task::block_in_place(asked);
+    let request_sockets = || Predecessor::request_sockets(&rendezvous).unwrap().unwrap();
+    let (predecessor, sockets) = tokio::task::block_in_place(request_sockets);
     assert_eq!(u32::try_from(predecessor.id()).unwrap(), old.program().id());
     assert_eq!(
         sockets.len(),

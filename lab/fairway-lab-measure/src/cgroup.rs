@@ -13,7 +13,7 @@ const DEPTH: usize = 8;
 /// The cgroups of containers, each looked up once.
 #[derive(Default)]
 pub(crate) struct Containers {
-    places: HashMap<String, Option<CgroupPath>>,
+    cgroups: HashMap<String, Option<CgroupPath>>,
 }
 
 #[derive(Clone)]
@@ -29,13 +29,13 @@ enum CgroupPath {
 impl Containers {
     /// The usage of a container since its start; `None` if its cgroup is missing.
     pub(crate) fn usage(&mut self, container: &str) -> Option<Usage> {
-        let known = self.places.get(container);
+        let known = self.cgroups.get(container);
         let place = match known {
             Some(Some(place)) => place.clone(),
             // A container that has just started may have no cgroup yet, so it is looked up again.
             _ => {
                 let found = find(container);
-                self.places.insert(container.to_owned(), found.clone());
+                self.cgroups.insert(container.to_owned(), found.clone());
                 found?
             }
         };

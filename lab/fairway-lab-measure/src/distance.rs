@@ -44,7 +44,7 @@ pub fn during(before: Distance, after: Distance) -> Result<Distance, String> {
 pub fn round_trip_ns(here: usize, there: usize) -> Option<f64> {
     let (ball, over) = (AtomicU32::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        scope.spawn(|| pin_thread(there..there + 1).map(|()| answer(&ball, &over)));
+        scope.spawn(|| pin_thread(there..there + 1).map(|()| respond(&ball, &over)));
         let best =
             scope.spawn(|| pin_thread(here..here + 1).ok().and_then(|()| call(&ball))).join().ok().flatten();
         over.store(true, Ordering::Release);
@@ -53,7 +53,7 @@ pub fn round_trip_ns(here: usize, there: usize) -> Option<f64> {
 }
 
 /// Even values wait for the other side, which makes them odd.
-fn answer(ball: &AtomicU32, over: &AtomicBool) {
+fn respond(ball: &AtomicU32, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let value = ball.load(Ordering::Acquire);
         if value % 2 == 1 {
@@ -64,7 +64,7 @@ fn answer(ball: &AtomicU32, over: &AtomicBool) {
 }
 
 fn call(ball: &AtomicU32) -> Option<f64> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut best: Option<f64> = None;
     let mut value = 0;
     for _ in 0..QUIET_SERIES {
@@ -74,7 +74,7 @@ fn call(ball: &AtomicU32) -> Option<f64> {
             value += 2;
             while ball.load(Ordering::Acquire) != value {
                 std::hint::spin_loop();
-                if begun.elapsed() > LIMIT {
+                if started.elapsed() > LIMIT {
                     return best;
                 }
             }

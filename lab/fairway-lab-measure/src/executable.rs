@@ -152,9 +152,9 @@ impl Executable {
             _ => "-v",
         };
         let shown = self.program.display().to_string();
-        let asked = self.command().arg(argument).output();
-        let asked = asked.with_context(|| format!("ask {shown} for its version"))?;
-        let both = [asked.stdout, asked.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        let output = self.command().arg(argument).output();
+        let output = output.with_context(|| format!("ask {shown} for its version"))?;
+        let both = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         let line = both.iter().flat_map(|text| text.lines()).find(|line| number(line) != *line);
         let line = line.or_else(|| both[0].lines().next().filter(|line| line.contains('.')));
         let line = line.with_context(|| format!("{shown} {argument} printed no version"))?;

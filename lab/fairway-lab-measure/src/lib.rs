@@ -16,6 +16,7 @@ mod cgroup;
 mod distance;
 mod executable;
 mod machine;
+mod measured_usage;
 mod meter;
 mod pairs;
 mod pinning;
@@ -23,17 +24,16 @@ mod process;
 mod program;
 pub mod results;
 mod samples;
-mod spent;
 
 pub use distance::{distance, during, round_trip_ns};
 pub use executable::{Executable, MAKE_CURRENT, Release, number};
 pub use machine::{environment, revision};
+pub use measured_usage::Spent;
 pub use meter::{Meter, Subject};
 pub use pairs::{Block, PairedRatio, Spread, ratios};
 pub use pinning::{MachineTime, pin_thread};
 pub use process::{CpuTime, family, resident_bytes};
 pub use program::{ExitWait, Program};
 pub use samples::{Sample, SampledUsage};
-pub use spent::Spent;
 
 pub use crate::results::Distance;

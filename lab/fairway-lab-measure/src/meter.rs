@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::cgroup::Containers;
+use crate::measured_usage::Spent;
 use crate::process::{self, Usage};
-use crate::spent::Spent;
 
 /// A measured container or process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub struct Meter {
     containers: Containers,
     begun: Instant,
     read: Instant,
-    known: BTreeMap<Subject, Readings>,
+    known_subjects: BTreeMap<Subject, Readings>,
 }
 
 struct Readings {
@@ -38,22 +38,28 @@ impl Meter {
     #[must_use]
     pub fn start(subjects: &[Subject]) -> Self {
         let now = Instant::now();
-        let mut meter =
-            Self { containers: Containers::default(), begun: now, read: now, known: BTreeMap::new() };
+        let mut meter = Self {
+            containers: Containers::default(),
+            begun: now,
+            read: now,
+            known_subjects: BTreeMap::new(),
+        };
         for subject in subjects {
             let usage = meter.usage(subject).unwrap_or_default();
-            meter.known.insert(subject.clone(), Readings { first: usage, last: usage, present: true });
+            meter
+                .known_subjects
+                .insert(subject.clone(), Readings { first: usage, last: usage, present: true });
         }
         meter
     }
 
     /// Reads all current subjects.
     pub fn read(&mut self, subjects: &[Subject]) {
-        self.known.values_mut().for_each(|readings| readings.present = false);
+        self.known_subjects.values_mut().for_each(|readings| readings.present = false);
         for subject in subjects {
             let Some(usage) = self.usage(subject) else { continue };
             let fresh = Readings { first: Usage::default(), last: usage, present: true };
-            let readings = self.known.entry(subject.clone()).or_insert(fresh);
+            let readings = self.known_subjects.entry(subject.clone()).or_insert(fresh);
             readings.last = usage;
             readings.present = true;
         }
@@ -69,7 +75,7 @@ impl Meter {
     /// The usage up to the last reading.
     #[must_use]
     pub fn spent(&self) -> Spent {
-        let all = || self.known.values();
+        let all = || self.known_subjects.values();
         let ns = |ns: u64| ns as f64 / 1e9;
         let cpu_ns: u64 = all().map(|one| one.last.cpu_ns.saturating_sub(one.first.cpu_ns)).sum();
         let user_ns: Option<u64> =
@@ -96,14 +102,14 @@ impl Meter {
 mod tests {
     use super::*;
 
-    fn own() -> [Subject; 1] {
+    fn own_subject() -> [Subject; 1] {
         [Subject::Process(std::process::id())]
     }
 
     /// Reads this process until it has spent something on that.
     fn spends(meter: &mut Meter) -> Spent {
         loop {
-            meter.read(&own());
+            meter.read(&own_subject());
             let spent = meter.spent();
             if spent.cpu_s > 0.05 {
                 return spent;
@@ -114,15 +120,15 @@ mod tests {
 
     #[test]
     fn what_was_used_before_does_not_count_and_what_appears_later_counts_whole() {
-        let mut meter = Meter::start(&own());
+        let mut meter = Meter::start(&own_subject());
         let spent = spends(&mut meter);
         assert!(spent.memory_bytes.is_some_and(|bytes| bytes > 0), "{spent:?}");
         let cost = spent.cost(1000, "process", "one process").expect("there is a reading");
         assert!((cost.us_per_request - spent.cpu_s * 1e3).abs() < 1e-9);
         let mut from_nothing = Meter::start(&[]);
-        from_nothing.read(&own());
-        let mut later = Meter::start(&own());
-        later.read(&own());
+        from_nothing.read(&own_subject());
+        let mut later = Meter::start(&own_subject());
+        later.read(&own_subject());
         assert!(later.spent().cpu_s < from_nothing.spent().cpu_s, "{later:?}", later = later.spent());
     }
 

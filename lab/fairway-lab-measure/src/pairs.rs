@@ -24,7 +24,7 @@ const INTERVAL_COVERAGE: f64 = 0.95;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {
     /// The place, from 0; neighbours make a pair.
-    pub place: u32,
+    pub position: u32,
     /// The figure, e.g. microseconds of CPU for a request.
     pub figure: f64,
     /// The distance of the CPUs, if known.
@@ -65,7 +65,7 @@ impl PairedRatio {
 pub fn ratios(peer: &[Block], base: &[Block]) -> Vec<PairedRatio> {
     let mut by_state: BTreeMap<Distance, Vec<Pair>> = BTreeMap::new();
     let mut peer: Vec<_> = peer.iter().filter(|block| block.figure > 0.0).collect();
-    peer.sort_by_key(|block| block.place);
+    peer.sort_by_key(|block| block.position);
     for block in peer {
         by_state.entry(block.state()).or_default().extend(pair(block, base));
     }
@@ -119,8 +119,8 @@ struct Pair {
 
 fn pair(peer: &Block, base: &[Block]) -> Option<Pair> {
     let usable = || base.iter().filter(|block| block.figure > 0.0);
-    let before = usable().filter(|block| block.place < peer.place).max_by_key(|block| block.place);
-    let after = usable().filter(|block| block.place > peer.place).min_by_key(|block| block.place);
+    let before = usable().filter(|block| block.position < peer.position).max_by_key(|block| block.position);
+    let after = usable().filter(|block| block.position > peer.position).min_by_key(|block| block.position);
     if before.iter().chain(&after).any(|block| block.state() != peer.state()) {
         return None;
     }
@@ -152,14 +152,15 @@ fn paired_ratio(distance: Distance, pairs: &[Pair]) -> Option<PairedRatio> {
             _ => false,
         }
     };
-    let kept: Vec<f64> = (0..steady.len()).filter(|at| !stands_alone(*at)).map(|at| steady[at]).collect();
-    let spread = Spread::from_ratios(&kept)?;
+    let kept_blocks: Vec<f64> =
+        (0..steady.len()).filter(|at| !stands_alone(*at)).map(|at| steady[at]).collect();
+    let spread = Spread::from_ratios(&kept_blocks)?;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Some(PairedRatio {
         distance,
         spread,
-        pairs: count(kept.len()),
-        set_aside: count(pairs.len() - kept.len()),
+        pairs: count(kept_blocks.len()),
+        set_aside: count(pairs.len() - kept_blocks.len()),
         median_of_all: median(&mut pairs.iter().map(|pair| pair.ratio).collect::<Vec<_>>())?,
     })
 }
@@ -178,7 +179,8 @@ mod tests {
     use super::*;
 
     fn blocks(places: &[u32], figures: &[f64]) -> Vec<Block> {
-        let block = |(place, figure): (&u32, &f64)| Block { place: *place, figure: *figure, distance: None };
+        let block =
+            |(place, figure): (&u32, &f64)| Block { position: *place, figure: *figure, distance: None };
         places.iter().zip(figures).map(block).collect()
     }
 

@@ -20,7 +20,7 @@ pub fn pin_thread(cpus: Range<usize>) -> anyhow::Result<()> {
 /// The machine's time so far, in clock ticks of all CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineTime {
-    all: u64,
+    total: u64,
     stolen: u64,
 }
 
@@ -32,13 +32,13 @@ impl MachineTime {
         let line = text.lines().next().unwrap_or_default();
         let ticks: Vec<u64> =
             line.split_whitespace().skip(1).take(8).filter_map(|ticks| ticks.parse().ok()).collect();
-        Self { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or(0) }
+        Self { total: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or(0) }
     }
 
     /// The part of the time since then that the hypervisor gave to others, 0 to 1.
     #[must_use]
     pub fn stolen_since(self, earlier: Self) -> f64 {
-        let all = self.all.saturating_sub(earlier.all);
+        let all = self.total.saturating_sub(earlier.total);
         if all == 0 { 0.0 } else { self.stolen.saturating_sub(earlier.stolen) as f64 / all as f64 }
     }
 }

@@ -69,25 +69,25 @@ pub(crate) fn usage(root: u32) -> Option<Usage> {
 
 /// Context switches of all threads of these processes.
 pub(crate) fn switches(processes: &[u32]) -> u64 {
-    let of = |thread: String| {
+    let cpu_of_thread = |thread: String| {
         let text = fs::read_to_string(format!("{thread}/status")).unwrap_or_default();
         text.lines()
             .filter(|line| line.contains("ctxt_switches"))
             .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
             .sum::<u64>()
     };
-    processes.iter().flat_map(|process| threads(*process)).map(of).sum()
+    processes.iter().flat_map(|process| threads(*process)).map(cpu_of_thread).sum()
 }
 
 /// Resident memory of these processes together, in bytes (`VmRSS`, in units of 1,024 bytes).
 #[must_use]
 pub fn resident_bytes(processes: &[u32]) -> u64 {
-    let of = |process: &u32| {
+    let cpu_of_process = |process: &u32| {
         let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
-    processes.iter().filter_map(of).sum::<u64>() * 1024
+    processes.iter().filter_map(cpu_of_process).sum::<u64>() * 1024
 }
 
 /// A process, first, and its descendants.

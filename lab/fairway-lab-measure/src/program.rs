@@ -74,7 +74,7 @@ impl Program {
         limit: Duration,
         mut done: impl FnMut() -> anyhow::Result<bool>,
     ) -> anyhow::Result<ExitWait> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             if let Some(how) = self.ended() {
                 return Ok(ExitWait::Ended(how));
@@ -82,7 +82,7 @@ impl Program {
             if done()? {
                 return Ok(ExitWait::Done);
             }
-            if begun.elapsed() >= limit {
+            if started.elapsed() >= limit {
                 return Ok(ExitWait::TooLong);
             }
             sleep(EXIT_POLL_INTERVAL);
@@ -105,8 +105,8 @@ impl Drop for Program {
         }
         let all: Vec<_> = self.pids().into_iter().map(|pid| (pid, born(pid))).collect();
         signal(self.child.id(), Signal::TERM);
-        let begun = Instant::now();
-        while self.ended().is_none() && begun.elapsed() < STOP_TIMEOUT {
+        let started = Instant::now();
+        while self.ended().is_none() && started.elapsed() < STOP_TIMEOUT {
             sleep(EXIT_POLL_INTERVAL);
         }
         // Workers may outlive their master.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::spent::{Coverage, Spent};
+use crate::measured_usage::{Coverage, Spent};
 
 /// One sample of a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct SampledUsage {
     begun_s: f64,
     read_s: f64,
     /// The last sample of each pod, and whether it was known before this time began.
-    known: BTreeMap<String, (Sample, bool)>,
+    known_usage: BTreeMap<String, (Sample, bool)>,
     coverage: Coverage,
 }
 
@@ -33,7 +33,7 @@ impl SampledUsage {
     pub fn start(now_s: f64, samples: &[Sample]) -> Self {
         let carried = |sample: &Sample| (sample.pod.clone(), (sample.clone(), true));
         let known = samples.iter().map(carried).collect();
-        Self { begun_s: now_s, read_s: now_s, known, coverage: Coverage::default() }
+        Self { begun_s: now_s, read_s: now_s, known_usage: known, coverage: Coverage::default() }
     }
 
     /// Adds samples of the current pods; others are ignored.
@@ -43,11 +43,11 @@ impl SampledUsage {
         for sample in samples.iter().filter(|sample| pods.contains(&sample.pod)) {
             self.add_sample(sample);
         }
-        self.known.retain(|pod, _| pods.contains(pod));
+        self.known_usage.retain(|pod, _| pods.contains(pod));
     }
 
     fn add_sample(&mut self, sample: &Sample) {
-        match self.known.get(&sample.pod) {
+        match self.known_usage.get(&sample.pod) {
             Some((known, _)) if known.at_s >= sample.at_s => return,
             Some((known, is_carried)) if sample.cpu_s >= known.cpu_s => {
                 let sum = if *is_carried { &mut self.coverage.bridge } else { &mut self.coverage.covered };
@@ -57,7 +57,7 @@ impl SampledUsage {
             // The first sample, or a counter that was reset: its earlier count is unknown.
             _ => {}
         }
-        self.known.insert(sample.pod.clone(), (sample.clone(), false));
+        self.known_usage.insert(sample.pod.clone(), (sample.clone(), false));
     }
 
     /// The usage up to the last reading. Memory is from samples of this period, if each pod has one.
@@ -67,7 +67,7 @@ impl SampledUsage {
         Spent {
             cpu_s: self.coverage.cpu_s(),
             user_s: None,
-            memory_bytes: self.known.values().map(memory).sum(),
+            memory_bytes: self.known_usage.values().map(memory).sum(),
             switches: None,
             seconds: self.read_s - self.begun_s,
             coverage: Some(self.coverage),
@@ -78,7 +78,7 @@ impl SampledUsage {
     pub fn cut(&mut self) {
         self.begun_s = self.read_s;
         self.coverage = Coverage::default();
-        self.known.values_mut().for_each(|(_, is_carried)| *is_carried = true);
+        self.known_usage.values_mut().for_each(|(_, is_carried)| *is_carried = true);
     }
 }
 

@@ -3,11 +3,11 @@
 use minijinja::value::Serde;
 use minijinja::{HtmlEscape, Value, context};
 
+use super::downsample::{Point, thin};
 use super::figure::{Figure, Look, Panel, Series};
-use super::gather::distinct;
+use super::merge::distinct;
 use super::palette::Palette;
 use super::scale::Scale;
-use super::thin::{Point, thin};
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 46.0;
@@ -19,7 +19,7 @@ impl Figure {
         self.points().next()?;
         let series = || self.panels.iter().flat_map(|panel| &panel.series);
         let mut peers = distinct(series().map(|series| &series.peer));
-        peers.sort_by_key(|peer| palette.place(peer));
+        peers.sort_by_key(|peer| palette.position(peer));
         let only = |look: Look| {
             let labels = distinct(series().filter(|one| one.look == look).map(|one| &one.label));
             if let [label] = labels.as_slice() { Some(((*label).clone(), look.name())) } else { None }
@@ -118,7 +118,7 @@ fn line(class: &str, from: Point, to: Point) -> String {
 
 impl Frame {
     fn at(&self, (x, y): Point) -> Point {
-        (self.left + self.x.place(x) * self.width, self.top + (1.0 - self.y.place(y)) * self.height)
+        (self.left + self.x.position(x) * self.width, self.top + (1.0 - self.y.position(y)) * self.height)
     }
 
     fn axes(&self, figure: &Figure, panel: &Panel) -> String {
@@ -129,13 +129,13 @@ impl Frame {
         }
         svg += &text("axis", (self.left - LEFT + 6.0, self.top - 8.0), figure.y.label);
         for (value, tick) in self.y.ticks((self.height / 26.0) as usize) {
-            let y = bottom - self.y.place(value) * self.height;
+            let y = bottom - self.y.position(value) * self.height;
             svg += &line("grid", (self.left, y), (right, y));
             svg += &text("tick end", (self.left - 5.0, y + 3.5), &tick);
         }
         let mut free_from = f64::NEG_INFINITY;
         for (value, tick) in self.x.ticks(((self.width / 80.0) as usize).max(4)) {
-            let x = self.left + self.x.place(value) * self.width;
+            let x = self.left + self.x.position(value) * self.width;
             svg += &line("grid", (x, bottom), (x, bottom + 4.0));
             if x >= free_from {
                 svg += &text("tick middle", (x, bottom + 15.0), &tick);
@@ -148,7 +148,7 @@ impl Frame {
 
     fn events(&self, panel: &Panel) -> String {
         let event = |at: &f64| {
-            let x = self.left + self.x.place(*at) * self.width;
+            let x = self.left + self.x.position(*at) * self.width;
             line("event", (x, self.top), (x, self.top + self.height))
         };
         panel.events.iter().filter(|at| at.is_finite()).map(event).collect()

@@ -6,7 +6,7 @@ use fairway_lab_measure::results::{Propagation, Run, Spike};
 use minijinja::{Value, context};
 
 use super::figure::{Axis, Figure, Look, Panel, Series};
-use super::gather::distinct;
+use super::merge::distinct;
 use super::number::{self, TOO_FEW, UNKNOWN};
 use super::palette::Palette;
 use super::scale::Spread;
@@ -46,9 +46,9 @@ pub(super) fn median_of(sorted: &[f64]) -> Option<Interval> {
 }
 
 /// `2.90 – 4.10, covers 95.7%`.
-pub(super) fn interval(of: &Interval) -> String {
-    let (low, high) = of.interval;
-    format!("{} – {}, covers {:.1}%", number::figure(low), number::figure(high), of.coverage * 100.0)
+pub(super) fn interval(interval: &Interval) -> String {
+    let (low, high) = interval.interval;
+    format!("{} – {}, covers {:.1}%", number::figure(low), number::figure(high), interval.coverage * 100.0)
 }
 
 /// The times of a propagation as they are printed.

@@ -3,8 +3,8 @@
 
 use fairway_lab_measure::results::Settings;
 
+use super::downsample::Point;
 use super::scale::Spread;
-use super::thin::Point;
 
 /// A plot: one panel, or small ones with the same axes.
 pub(super) struct Figure {

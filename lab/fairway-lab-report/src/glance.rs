@@ -5,7 +5,7 @@ use fairway_lab_measure::results::{Propagation, Settings, Spike};
 use serde::Serialize;
 
 use super::effects::{percentile, sorted};
-use super::gather::{Scenario, distinct};
+use super::merge::{Scenario, distinct};
 use super::number::{self, TOO_FEW};
 use super::palette::{DIRECT, Palette};
 use super::poisson::rate_of_loss;
@@ -81,7 +81,7 @@ pub(super) fn glance(scenarios: &[&Scenario], palette: &Palette) -> Glance {
         streams.chain(run.propagations.iter().map(|one| &one.peer))
     });
     let mut peers: Vec<String> = distinct(measured).into_iter().cloned().collect();
-    peers.sort_by_key(|peer| palette.place(peer));
+    peers.sort_by_key(|peer| palette.position(peer));
     let mut glance = Glance { peers, rows: Vec::new() };
     for run in scenarios {
         for settings in run.settings() {
@@ -127,7 +127,7 @@ impl Glance {
     fn case(&mut self, pools: &[&Pool<'_>], at: &str, place: &RowPlace<'_>) {
         let own = |peer: &str| pools.iter().find(|pool| pool.peer == peer);
         let busy = pools.iter().any(|pool| pool.measures.iter().all(|one| one.load.offered.rate.is_none()));
-        let held = if busy { Kind::Detail } else { Kind::Main };
+        let kind = if busy { Kind::Detail } else { Kind::Main };
         let none = "no stream";
         if busy {
             self.row(Kind::Main, "answers", at, place, none, |peer| own(peer).map(|pool| capacity(pool)));
@@ -135,13 +135,13 @@ impl Glance {
         self.row(Kind::Detail, "CPU µs per request", at, place, "not read", |peer| {
             own(peer)?.cpu().map(number::figure)
         });
-        self.row(held, "p99 / highest ms", at, place, none, |peer| {
+        self.row(kind, "p99 / highest ms", at, place, none, |peer| {
             let pool = own(peer)?;
             let p99 = pool.percentile(99.0);
             let p99 = p99.map_or_else(|| TOO_FEW.to_owned(), |p99| number::with_range(p99.ms, p99.range));
             Some(format!("{p99} / {}", number::maybe(pool.highest())))
         });
-        self.row(held, "failed requests", at, place, none, |peer| {
+        self.row(kind, "failed requests", at, place, none, |peer| {
             own(peer)
                 .map(|pool| format!("{} of {}", number::count(pool.failed()), number::count(pool.requests())))
         });
@@ -202,7 +202,7 @@ impl Glance {
 /// `1.76 (1.98)`: a peer's p99.9 while pods come and go divided by that while nothing changes, and the same for the
 /// concurrent direct stream, which shows the machine's part.
 fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings) -> Option<String> {
-    let of = |peer: &str, case: &str| {
+    let figure_of = |peer: &str, case: &str| {
         pools.iter().find(|pool| pool.peer == peer && pool.settings == settings && pool.case == case)
     };
     let ratio = |calm: Option<Tail>, moved: Option<Tail>| {
@@ -210,8 +210,8 @@ fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings) -> Option<String>
             .filter(|(calm, _)| calm.ms > 0.0)
             .map(|(calm, moved)| number::ratio(moved.ms / calm.ms))
     };
-    let through = |case: &str| of(peer, case)?.percentile(99.9);
-    let straight = |case: &str| of(DIRECT, case)?.concurrent_with(peer)?.percentile(99.9);
+    let through = |case: &str| figure_of(peer, case)?.percentile(99.9);
+    let straight = |case: &str| figure_of(DIRECT, case)?.concurrent_with(peer)?.percentile(99.9);
     let machine = ratio(straight("static"), straight("dynamic"));
     let machine = machine.unwrap_or_else(|| TOO_FEW.to_owned());
     Some(format!("{} ({machine})", ratio(through("static"), through("dynamic"))?))

@@ -1,7 +1,7 @@
 //! The report: one HTML file generated from the `results.json` of one or more runs. It loads nothing from elsewhere,
 //! enforced by a strict content security policy.
 //!
-//! Rounds of a scenario, and runs of several files with the same parameters, machine and versions, are one ([`gather`]);
+//! Rounds of a scenario, and runs of several files with the same parameters, machine and versions, are one ([`merge`]);
 //! what differs has a section of its own that says why. Within a scenario the blocks of a peer in a case are one ([`pool`]).
 //!
 //! ```text
@@ -12,13 +12,14 @@
 //! The figures of README.md and docs/performance.md are made by [`evidence`].
 
 pub mod command;
+mod downsample;
 mod drawing;
 mod effects;
 pub mod evidence;
 mod figure;
-mod gather;
 mod glance;
-mod moments;
+mod latency_over_time;
+mod merge;
 mod number;
 mod page;
 mod palette;
@@ -27,7 +28,6 @@ mod poisson;
 mod pool;
 mod readme;
 mod scale;
-mod thin;
 mod view;
 
 use std::fs::Permissions;

@@ -6,8 +6,8 @@ use minijinja::{Value, context};
 use serde_json::Value as Json;
 
 use super::evidence::notice;
-use super::gather::{Scenario, distinct, gather};
 use super::glance::glance;
+use super::merge::{Scenario, distinct, gather};
 use super::palette::Palette;
 use super::pool::ENOUGH_ROUNDS;
 use super::{number, view};
@@ -36,7 +36,7 @@ pub fn page(results: &[Results]) -> anyhow::Result<String> {
     environment.add_filter("class", move |peer: &str| classes.class(peer));
     let places = palette.clone();
     environment.add_filter("by_place", move |mut peers: Vec<String>| {
-        peers.sort_by_key(|peer| places.place(peer));
+        peers.sort_by_key(|peer| places.position(peer));
         peers
     });
     environment.add_filter("quoted", |Serde(words): Serde<Vec<String>>| quoted(&words));
@@ -69,11 +69,11 @@ fn machines(results: &[Results]) -> Vec<String> {
     let machine = |one: &Results| (one.environment.cpu.clone(), one.environment.cpus);
     let sentence = |(cpu, cpus): (String, u32)| {
         let own = results.iter().filter(|one| machine(one) == (cpu.clone(), cpus));
-        let begun = own.map(|one| {
+        let started = own.map(|one| {
             let when = one.begun.replace('T', " ").replace('Z', " UTC");
             format!("{when} ({})", number::duration(one.seconds))
         });
-        format!("Measured on {cpu}, {cpus} CPUs: {}.", begun.collect::<Vec<_>>().join("; "))
+        format!("Measured on {cpu}, {cpus} CPUs: {}.", started.collect::<Vec<_>>().join("; "))
     };
     distinct(results.iter().map(machine)).into_iter().map(sentence).collect()
 }
@@ -98,7 +98,7 @@ fn peers<'a>(all: &'a [Results], palette: &Palette) -> Vec<(Vec<&'a str>, Vec<&'
     let same = |one: String| {
         let own: Vec<&Results> = all.iter().filter(|results| text(results) == one).collect();
         let mut peers: Vec<&PeerRecord> = own[0].peers.iter().collect();
-        peers.sort_by_key(|peer| palette.place(&peer.name));
+        peers.sort_by_key(|peer| palette.position(&peer.name));
         (own.iter().map(|results| results.begun.as_str()).collect(), peers)
     };
     distinct(all.iter().map(text)).into_iter().map(same).collect()

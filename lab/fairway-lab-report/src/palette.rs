@@ -23,7 +23,7 @@ const NEUTRAL: &str = "cd";
 /// The colours of a report.
 #[derive(Clone)]
 pub(super) struct Palette {
-    places: BTreeMap<String, usize>,
+    positions: BTreeMap<String, usize>,
     neutral: Vec<String>,
 }
 
@@ -46,15 +46,15 @@ impl Palette {
                 places.entry(peer.clone()).or_insert(next);
             }
         }
-        Self { places, neutral }
+        Self { positions: places, neutral }
     }
 
     /// The place in lists: Fairway first, direct streams last.
-    pub(super) fn place(&self, peer: &str) -> usize {
+    pub(super) fn position(&self, peer: &str) -> usize {
         if self.is_neutral(peer) {
             return usize::MAX;
         }
-        self.places.get(peer).copied().unwrap_or(usize::MAX - 1)
+        self.positions.get(peer).copied().unwrap_or(usize::MAX - 1)
     }
 
     /// Whether it is no proxy.
@@ -67,7 +67,7 @@ impl Palette {
         if self.is_neutral(peer) {
             return NEUTRAL;
         }
-        self.places.get(peer).map_or(NEUTRAL, |place| CLASSES[place % COLOURS])
+        self.positions.get(peer).map_or(NEUTRAL, |place| CLASSES[place % COLOURS])
     }
 }
 

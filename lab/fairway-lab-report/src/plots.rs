@@ -3,7 +3,7 @@
 use minijinja::Value;
 
 use super::figure::{Axis, Figure, Look, Panel, Series};
-use super::gather::distinct;
+use super::merge::distinct;
 use super::palette::Palette;
 use super::pool::Pool;
 use super::scale::Spread;

@@ -3,11 +3,11 @@
 use super::number::{self, UNKNOWN};
 
 /// `1,792 (1,297 – 2,413)`: lost requests of a million, with the exact interval of a Poisson count.
-pub(super) fn rate_of_loss(failed: u64, of: u64) -> String {
-    if of == 0 {
+pub(super) fn rate_of_loss(failed: u64, total: u64) -> String {
+    if total == 0 {
         return UNKNOWN.to_owned();
     }
-    let million = |events: f64| number::figure(events * 1e6 / of as f64);
+    let million = |events: f64| number::figure(events * 1e6 / total as f64);
     let (low, high) = interval(failed);
     format!("{} ({} – {})", million(failed as f64), million(low), million(high))
 }

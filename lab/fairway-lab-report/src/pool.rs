@@ -7,7 +7,7 @@ use std::ops::Deref;
 use fairway_lab_measure::results::{Class, Latency, Load, Measure, Percentile, Settings};
 use serde::Serialize;
 
-use super::gather::{Scenario, distinct};
+use super::merge::{Scenario, distinct};
 use super::number::middle;
 use super::palette::Palette;
 
@@ -102,7 +102,7 @@ fn gather_pools<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<P
             place(&cases, &measure.case),
             phase,
             measure.settings,
-            palette.place(&measure.peer),
+            palette.position(&measure.peer),
             &measure.peer,
         );
         let pool = pools.entry(key).or_insert_with(|| Pool {
@@ -209,8 +209,8 @@ impl Pool<'_> {
 
     fn spent_by(&self, value: impl Fn(&Load) -> f64) -> Option<f64> {
         let known = || self.measures.iter().filter_map(|one| Some((one.cost.as_ref()?, &one.measure.load)));
-        let of: f64 = known().map(|(_, load)| value(load)).sum();
-        (of > 0.0).then(|| known().map(|(cost, _)| cost.cpu_s).sum::<f64>() / of)
+        let total: f64 = known().map(|(_, load)| value(load)).sum();
+        (total > 0.0).then(|| known().map(|(cost, _)| cost.cpu_s).sum::<f64>() / total)
     }
 
     /// The largest memory of the proxy at the end of a stream, bytes.
@@ -287,7 +287,7 @@ pub(super) fn merge_percentiles(latencies: &[&Latency]) -> Vec<Percentile> {
 
 /// The latency that this many of all values exceed.
 fn latency_with(latencies: &[&Latency], above: f64) -> f64 {
-    let ends = |of: fn(&Latency) -> f64| latencies.iter().map(move |latency| of(latency));
+    let ends = |end: fn(&Latency) -> f64| latencies.iter().map(move |latency| end(latency));
     let mut low = ends(|latency| latency.min_ms).fold(f64::INFINITY, f64::min).max(1e-4);
     let mut high = ends(|latency| latency.max_ms).fold(0.0, f64::max).max(low);
     for _ in 0..60 {
@@ -306,8 +306,8 @@ fn latency_with(latencies: &[&Latency], above: f64) -> f64 {
 /// Which share of the values lies above a latency.
 fn share_above(latency: &Latency, ms: f64) -> f64 {
     let mut before = (latency.min_ms.max(1e-4), 1.0);
-    let kept = latency.percentiles.iter().map(|point| (point.ms, 1.0 - point.percent / 100.0));
-    for (value, above) in kept.chain([(latency.max_ms, 0.0)]) {
+    let points = latency.percentiles.iter().map(|point| (point.ms, 1.0 - point.percent / 100.0));
+    for (value, above) in points.chain([(latency.max_ms, 0.0)]) {
         if value > ms {
             let width = (value / before.0).ln();
             let part = if width > 0.0 { ((ms / before.0).ln() / width).clamp(0.0, 1.0) } else { 1.0 };

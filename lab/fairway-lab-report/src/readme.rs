@@ -9,8 +9,8 @@ use fairway_lab_measure::results::Results;
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
-use super::gather::{Scenario, distinct, gather};
 use super::glance::glance;
+use super::merge::{Scenario, distinct, gather};
 use super::number;
 use super::palette::Palette;
 use super::pool::ENOUGH_ROUNDS;

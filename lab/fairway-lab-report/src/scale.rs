@@ -48,7 +48,7 @@ impl Scale {
     }
 
     /// The position of a value: 0 at the start of the axis, 1 at its end.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(super) fn position(&self, value: f64) -> f64 {
         let from = self.spread.transform(self.from);
         let width = self.spread.transform(self.to) - from;
         if width <= 0.0 { 0.0 } else { ((self.spread.transform(value) - from) / width).clamp(0.0, 1.0) }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn nines_are_equally_far_apart() {
         let scale = Scale::for_values(Spread::Nines, [0.0, 99.99].into_iter());
-        let places = [0.0, 90.0, 99.0, 99.9, 99.99].map(|percent| (scale.place(percent) * 100.0).round());
+        let places = [0.0, 90.0, 99.0, 99.9, 99.99].map(|percent| (scale.position(percent) * 100.0).round());
         assert_eq!(places, [0.0, 25.0, 50.0, 75.0, 100.0]);
     }
 
@@ -133,7 +133,7 @@ mod tests {
             for values in [vec![], vec![f64::NAN], vec![0.0], vec![5.0, 5.0], vec![-1.0], vec![1e-9, 1e12]] {
                 let scale = Scale::for_values(spread, values.iter().copied());
                 assert!(scale.ticks(5).len() < 70, "{spread:?} {values:?}");
-                assert!(values.iter().all(|value| value.is_nan() || scale.place(*value).is_finite()));
+                assert!(values.iter().all(|value| value.is_nan() || scale.position(*value).is_finite()));
             }
         }
     }

@@ -6,11 +6,11 @@ use fairway_lab_measure::results::{Class, Delivered, Deliveries, Lateness, Load,
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
-use super::gather::{Scenario, distinct};
+use super::merge::{Scenario, distinct};
 use super::number::{self, TOO_FEW};
 use super::palette::Palette;
 use super::pool::{ENOUGH_ABOVE, Pool, case_title, pools_by_phase, pools_of_run};
-use super::{effects, moments, plots, poisson};
+use super::{effects, latency_over_time, plots, poisson};
 
 /// Error classes shown even without errors: their absence is a finding.
 const SHOWN_CLASSES: [Class; 5] =
@@ -38,11 +38,11 @@ pub(super) fn scenario_view(scenario: &Scenario, notices: Vec<String>, palette: 
         // By how much each spike was above the direct stream.
         above => run.spikes.iter().map(effects::above_direct).collect::<Vec<_>>(),
         times => run.propagations.iter().map(effects::times).collect::<Vec<_>>(),
-        notes => Serde(notes(scenario)),
+        notes => Serde(collect_notes(scenario)),
         uncounted => uncounted_reasons(scenario),
         generator => generator(scenario),
         percentiles => plots::percentiles(&pools, palette),
-        over_time => moments::over_time(scenario, palette),
+        over_time => latency_over_time::over_time(scenario, palette),
         distributions => effects::distributions(scenario, palette),
         run => Serde(run),
     }
@@ -57,10 +57,12 @@ fn without_latencies(scenario: &Scenario, palette: &Palette) -> Run {
     }
     let cases = distinct(scenario.spikes.iter().map(|spike| &spike.case));
     let place = |cases: &[&String], case: &String| cases.iter().position(|known| *known == case);
-    run.spikes.sort_by_key(|spike| (place(&cases, &spike.case), spike.settings, palette.place(&spike.peer)));
+    run.spikes
+        .sort_by_key(|spike| (place(&cases, &spike.case), spike.settings, palette.position(&spike.peer)));
     let cases = distinct(scenario.propagations.iter().map(|one| &one.case));
-    run.propagations
-        .sort_by_key(|one: &Propagation| (place(&cases, &one.case), one.settings, palette.place(&one.peer)));
+    run.propagations.sort_by_key(|one: &Propagation| {
+        (place(&cases, &one.case), one.settings, palette.position(&one.peer))
+    });
     run
 }
 
@@ -113,8 +115,8 @@ fn uncounted_reasons(run: &Run) -> Vec<String> {
 }
 
 /// Which peers' figures of CPU are not the kernel's own counters, and what could not be read.
-fn notes(run: &Run) -> BTreeSet<String> {
-    let said = |measure: &Measure| match (&measure.cost, &measure.backstage.uncosted) {
+fn collect_notes(run: &Run) -> BTreeSet<String> {
+    let cost_of = |measure: &Measure| match (&measure.cost, &measure.backstage.uncosted) {
         (Some(cost), _) if cost.source == "kubelet" => Some(format!(
             "{}: CPU is from the counters of its pods' kubelets, which are renewed every 10 s or so: the mean between the \
              samples, taken for the whole. It is coarser than what is read from cgroups.",
@@ -126,7 +128,7 @@ fn notes(run: &Run) -> BTreeSet<String> {
         }
         _ => None,
     };
-    run.measures.iter().filter_map(said).collect()
+    run.measures.iter().filter_map(cost_of).collect()
 }
 
 /// The generator's own figures for each stream: offered load, lateness, negotiated TLS.
@@ -141,12 +143,12 @@ fn generator(run: &Run) -> Vec<Value> {
 
 /// The blocks of one stream, of which there is at least one. Of lateness the worst block counts.
 fn stream(blocks: &[&Measure]) -> Value {
-    let worst = |percent: f64, of: fn(&Lateness) -> f64| {
+    let worst = |percent: f64, field: fn(&Lateness) -> f64| {
         let stands = |block: &&&Measure| {
             let above = block.load.counts.requests as f64 * (1.0 - percent / 100.0);
             above >= ENOUGH_ABOVE as f64 || percent >= 100.0
         };
-        blocks.iter().filter(stands).map(|block| of(&block.load.lateness)).reduce(f64::max)
+        blocks.iter().filter(stands).map(|block| field(&block.load.lateness)).reduce(f64::max)
     };
     let sent = |block: &&Measure| {
         let p99 = block.load.service.percentiles.iter().find(|point| (point.percent - 99.0).abs() < 1e-9);

@@ -145,15 +145,15 @@ impl CrosscheckArguments {
         )?;
         let mut agree = true;
         for tool in &TOOLS {
-            let first = match self.other(tool, &url) {
+            let first = match self.tool_figures(tool, &url) {
                 Ok(first) => first,
                 Err(reason) => {
                     writeln!(out, "{:<10} absent: {reason:#}", tool.name)?;
                     continue;
                 }
             };
-            let own = [self.own(&url, tool.has_rate)?, self.own(&url, tool.has_rate)?];
-            let last = self.other(tool, &url)?;
+            let own = [self.own_figures(&url, tool.has_rate)?, self.own_figures(&url, tool.has_rate)?];
+            let last = self.tool_figures(tool, &url)?;
             let case = if tool.has_rate { format!("{}/s", self.rate) } else { "closed loop".to_owned() };
             for (name, Figures { rate, p50_ms, p99_ms }) in
                 [(tool.name, first), ("own", own[0]), ("own", own[1]), (tool.name, last)]
@@ -169,7 +169,7 @@ impl CrosscheckArguments {
     }
 
     /// Runs the laboratory's generator once; latency counts from the send time, as in the tools.
-    fn own(&self, url: &str, has_rate: bool) -> anyhow::Result<Figures> {
+    fn own_figures(&self, url: &str, has_rate: bool) -> anyhow::Result<Figures> {
         let mut plan = Plan::for_url(url)?;
         if has_rate {
             plan.pace = Pace::Open { rate: self.rate as f64, poisson: false };
@@ -182,7 +182,7 @@ impl CrosscheckArguments {
     }
 
     /// Runs a tool once.
-    fn other(&self, tool: &Tool, url: &str) -> anyhow::Result<Figures> {
+    fn tool_figures(&self, tool: &Tool, url: &str) -> anyhow::Result<Figures> {
         let log = tempfile::NamedTempFile::new().context("make room for a log")?;
         let each = self.rate / self.connections as u64;
         let options = tool
@@ -198,8 +198,8 @@ impl CrosscheckArguments {
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("it cannot be started ({} gets it)", tool.source))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(output.status.success(), "it ended with {}: {}", output.status, said.trim());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "it ended with {}: {}", output.status, stderr.trim());
         (tool.read)(&String::from_utf8_lossy(&output.stdout), &read(log.path())?)
     }
 }

@@ -138,11 +138,11 @@ async fn serve(
                     stream.stop_stream(h3::error::Code::H3_INTERNAL_ERROR);
                     Ok(())
                 }
-                Reply::Whole(response) => answer(&mut stream, response, None).await,
+                Reply::Whole(response) => respond(&mut stream, response, None).await,
                 Reply::Trailed(response, name, value) => {
                     let trailers =
                         HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))]);
-                    answer(&mut stream, response, Some(trailers)).await
+                    respond(&mut stream, response, Some(trailers)).await
                 }
             }
         });
@@ -150,7 +150,7 @@ async fn serve(
     Ok(())
 }
 
-async fn answer(
+async fn respond(
     stream: &mut h3::server::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>,
     response: Response<Bytes>,
     trailers: Option<HeaderMap>,

@@ -23,12 +23,12 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Sends a request that ends the connection, and reads all that comes.
-fn ask(address: SocketAddr, target: &str, fields: &str) -> String {
+fn send_request(address: SocketAddr, target: &str, fields: &str) -> String {
     let mut stream = connect(address);
     write!(stream, "GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{fields}\r\n").unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    String::from_utf8(answer).unwrap()
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    String::from_utf8(response).unwrap()
 }
 
 fn start(options: Options) -> (Server, SocketAddr) {
@@ -49,13 +49,13 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 fn answers_say_who_gave_them_and_echo_the_id() {
     let (server, address) =
         start(Options { name: "blue".to_owned(), pod: "blue-1".to_owned(), size: 3, ..Options::default() });
-    let answer = ask(address, "/", "X-Lab-Id: a-7\r\n");
+    let response = send_request(address, "/", "X-Lab-Id: a-7\r\n");
     for line in
         ["HTTP/1.1 200 OK\r\n", "X-Lab-Backend: blue\r\n", "X-Lab-Pod: blue-1\r\n", "X-Lab-Id: a-7\r\n"]
     {
-        assert!(answer.contains(line), "{line:?} is not in {answer}");
+        assert!(response.contains(line), "{line:?} is not in {response}");
     }
-    assert!(answer.ends_with("\r\n\r\nxxx"), "{answer}");
+    assert!(response.ends_with("\r\n\r\nxxx"), "{response}");
     server.end();
 }
 
@@ -63,10 +63,10 @@ fn answers_say_who_gave_them_and_echo_the_id() {
 fn a_target_says_how_large_the_answer_is() {
     let (server, address) = start(Options::default());
     for (target, size) in [("/", 1_024), ("/0kb.bin", 0), ("/1mb.bin", 1 << 20), ("/?size=70000", 70_000)] {
-        let answer = ask(address, target, "");
-        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        let response = send_request(address, target, "");
+        let body = response.split_once("\r\n\r\n").unwrap().1;
         assert_eq!(body.len(), size, "{target}");
-        assert!(answer.contains(&format!("Content-Length: {size}\r\n")));
+        assert!(response.contains(&format!("Content-Length: {size}\r\n")));
     }
     server.end();
 }
@@ -81,10 +81,10 @@ fn requests_follow_each_other_on_a_connection_whatever_their_bodies_are() {
               3\r\nabc\r\n0\r\n\r\nHEAD / HTTP/1.1\r\nConnection: close\r\n\r\n",
         )
         .unwrap();
-    let mut answers = String::new();
-    stream.read_to_string(&mut answers).unwrap();
-    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3);
-    assert!(answers.ends_with("Connection: close\r\n\r\n"), "HEAD has no content: {answers}");
+    let mut responses = String::new();
+    stream.read_to_string(&mut responses).unwrap();
+    assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), 3);
+    assert!(responses.ends_with("Connection: close\r\n\r\n"), "HEAD has no content: {responses}");
     server.end();
 }
 
@@ -95,12 +95,12 @@ fn a_collector_finds_what_two_backends_were_both_given_even_when_they_are_gone()
         let record = Some(collector.address());
         let (server, address) = start(Options { pod: pod.to_owned(), record, ..Options::default() });
         for id in ids {
-            ask(address, "/", &format!("X-Lab-Id: {id}\r\n"));
+            send_request(address, "/", &format!("X-Lab-Id: {id}\r\n"));
         }
         server.end();
     }
     eventually("all ids at the collector", || collector.totals().requests == 4);
-    assert_eq!(collector.totals().again, 1);
+    assert_eq!(collector.totals().repeated, 1);
     collector.stop();
 }
 
@@ -111,19 +111,20 @@ fn faults_are_what_they_are_called() {
     let mut stream = connect(address);
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert_eq!(stream.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert!(ask(address, "/healthz", "").contains("200 OK"), "probes are not part of the load");
+    assert!(send_request(address, "/healthz", "").contains("200 OK"), "probes are not part of the load");
     server.end();
 
     let (server, address) = always(Faults { truncate: 1.0, ..Faults::default() });
-    let answer = ask(address, "/", "");
-    assert!(answer.contains("Content-Length: 100\r\n"));
-    assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), 50);
+    let response = send_request(address, "/", "");
+    assert!(response.contains("Content-Length: 100\r\n"));
+    assert_eq!(response.split_once("\r\n\r\n").unwrap().1.len(), 50);
     server.end();
 
     let (server, address) = always(Faults { statuses: vec![(418, 0.5), (503, 0.5)], ..Faults::default() });
-    let answers: Vec<_> = (0..60).map(|_| ask(address, "/", "")).collect();
+    let responses: Vec<_> = (0..60).map(|_| send_request(address, "/", "")).collect();
     for status in ["418", "503"] {
-        let count = answers.iter().filter(|answer| answer.starts_with(&format!("HTTP/1.1 {status}"))).count();
+        let count =
+            responses.iter().filter(|answer| answer.starts_with(&format!("HTTP/1.1 {status}"))).count();
         // Of 60 tosses of a coin, fewer than 8 of one side happen once in 10^9.
         assert!(count >= 8, "{status}: {count} of 60");
     }
@@ -134,9 +135,9 @@ fn faults_are_what_they_are_called() {
 fn an_answer_takes_as_long_as_it_is_told_to() {
     let delay = Duration::from_millis(80);
     let (server, address) = start(Options { delay, ..Options::default() });
-    let begun = Instant::now();
-    ask(address, "/", "");
-    assert!(begun.elapsed() >= Duration::from_millis(80), "{:?}", begun.elapsed());
+    let started = Instant::now();
+    send_request(address, "/", "");
+    assert!(started.elapsed() >= Duration::from_millis(80), "{:?}", started.elapsed());
     server.end();
 }
 
@@ -176,7 +177,7 @@ impl Process {
 #[test]
 fn sigterm_ends_it_at_once() {
     let (mut process, address) = Process::start(&[]);
-    assert!(ask(address, "/", "").contains("X-Lab-Pod: pod-9\r\n"));
+    assert!(send_request(address, "/", "").contains("X-Lab-Pod: pod-9\r\n"));
     process.terminate();
     assert!(process.0.wait().unwrap().success());
 }
@@ -191,7 +192,7 @@ fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
         let mut ask_with_id = |count: u64| {
             for _ in 0..count {
                 sent += 1;
-                ask(address, "/", &format!("X-Lab-Id: {turn:x}-0-{sent:x}\r\n"));
+                send_request(address, "/", &format!("X-Lab-Id: {turn:x}-0-{sent:x}\r\n"));
             }
             turn * 60 + sent
         };
@@ -205,7 +206,7 @@ fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
         process.terminate();
         assert!(process.0.wait().unwrap().success());
         collector.wait_until_settled(WAIT_TIMEOUT).unwrap();
-        assert_eq!((collector.totals().requests, collector.totals().again), (expected, 0));
+        assert_eq!((collector.totals().requests, collector.totals().repeated), (expected, 0));
     }
     collector.stop();
 }
@@ -234,6 +235,6 @@ fn a_backend_of_grpc_refuses_options_that_it_would_not_follow() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairway-lab"));
     let output =
         command.args(["backend", "--listen", "127.0.0.1:0", "--grpc", "--size", "5"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("'--grpc' cannot be used with '--size"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("'--grpc' cannot be used with '--size"), "{stderr}");
 }

@@ -37,8 +37,8 @@ fn a_target_that_is_nobodys_own_must_be_confirmed() {
 fn a_target_that_refuses_is_told_in_a_sentence() {
     let output = load(&[&format!("http://127.0.0.1:{}/", free_port())]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert!(said.contains("nothing listens on 127.0.0.1") && said.lines().count() == 1, "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("nothing listens on 127.0.0.1") && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn a_certificate_that_nobody_vouches_for_is_told_in_a_sentence() {
 fn the_summary_has_the_lines_that_users_of_other_tools_look_for() {
     let (server, url) = server(Faults::default());
     let output = load(&[&url, "--rate", "500", "--requests", "200", "--connections", "4"]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
     for line in [
         "Latency Distribution (HdrHistogram",
         " 99.9990%",
@@ -75,7 +75,7 @@ fn the_summary_has_the_lines_that_users_of_other_tools_look_for() {
         "Lateness of the generator",
         "200 requests in",
     ] {
-        assert!(said.contains(line), "{line:?} is not in\n{said}");
+        assert!(stdout.contains(line), "{line:?} is not in\n{stdout}");
     }
     server.end();
 }
@@ -132,7 +132,7 @@ fn arguments_that_cannot_be_used_are_told_before_anything_is_sent() {
         (["http://127.0.0.1:1/", "--rate", "0"], "rate"),
     ] {
         let output = load(&arguments);
-        let said = text(&output.stderr);
-        assert!(output.status.code() != Some(0) && said.contains(named), "{arguments:?}: {said}");
+        let stderr = text(&output.stderr);
+        assert!(output.status.code() != Some(0) && stderr.contains(named), "{arguments:?}: {stderr}");
     }
 }

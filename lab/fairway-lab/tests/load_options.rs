@@ -90,18 +90,21 @@ async fn a_request_is_what_its_options_say() {
 
 #[tokio::test]
 async fn an_interim_answer_is_not_taken_for_the_answer() {
-    let answers = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let responses = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let backend = Backend::scripted([
         ScriptStep::ReadRequest,
-        ScriptStep::Send(answers.as_bytes().to_vec()),
+        ScriptStep::Send(responses.as_bytes().to_vec()),
         ScriptStep::Repeat,
     ])
     .await;
     let url = format!("http://{}/", backend.address());
-    let said =
+    let stdout =
         json(&[&url, "-n", "3", "-c", "1", "-X", "POST", "--body", "abc", "-H", "Expect: 100-continue"])
             .await;
-    assert_eq!((said["counts"]["ok"].as_u64(), said["counts"]["connections"].as_u64()), (Some(3), Some(1)));
+    assert_eq!(
+        (stdout["counts"]["ok"].as_u64(), stdout["counts"]["connections"].as_u64()),
+        (Some(3), Some(1))
+    );
     assert_eq!(backend.requests()[2].header("expect"), Some("100-continue"));
 }
 
@@ -118,8 +121,8 @@ async fn what_a_right_answer_is_can_be_said() {
             [url.as_str(), "-n", "1", "--expect-status", list, "--expect-header", header, "--json", "-"];
         let output = load(&arguments).await;
         assert_eq!(output.status.success(), class.is_none(), "{list} {header}");
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let errors: Vec<_> = said["load"]["errors"].as_object().unwrap().keys().cloned().collect();
+        let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let errors: Vec<_> = results["load"]["errors"].as_object().unwrap().keys().cloned().collect();
         assert_eq!(errors.first().map(String::as_str), class, "{list} {header}");
     }
 }
@@ -140,17 +143,17 @@ async fn pace_and_shape_are_as_told() {
     let server = Server::start(Options::default()).unwrap();
     let url = format!("http://{}/", server.addresses()[0]);
     let shape = ["--connections", "6", "--threads", "2", "--bucket", "100ms"];
-    let said = json(&[&[url.as_str(), "--rate", "200", "--duration", "1s"], &shape[..]].concat()).await;
+    let results = json(&[&[url.as_str(), "--rate", "200", "--duration", "1s"], &shape[..]].concat()).await;
     assert_eq!(
-        (said["offered"]["connections"].as_u64(), said["offered"]["threads"].as_u64()),
+        (results["offered"]["connections"].as_u64(), results["offered"]["threads"].as_u64()),
         (Some(6), Some(2))
     );
-    assert_eq!(said["counts"]["requests"], 200);
-    assert_eq!(said["over_time"]["series"].as_array().unwrap().len(), 10);
+    assert_eq!(results["counts"]["requests"], 200);
+    assert_eq!(results["over_time"]["series"].as_array().unwrap().len(), 10);
     let output = load(&[&url, "-R", "200", "-n", "20", "--poisson"]).await;
     assert!(text(&output.stdout).contains("200 requests/s (open loop, Poisson)"));
-    let said = json(&[&url, "--new-connections", "-n", "12", "-c", "2"]).await;
-    assert_eq!(said["counts"]["connections"], 12);
+    let results = json(&[&url, "--new-connections", "-n", "12", "-c", "2"]).await;
+    assert_eq!(results["counts"]["connections"], 12);
     server.end();
 }
 
@@ -162,9 +165,11 @@ async fn http_2_has_as_many_streams_as_told() {
     let (shutdown, told) = tokio::sync::oneshot::channel::<()>();
     let task = tokio::spawn(server.run(async move { told.await.unwrap_or(()) }));
     let output = load(&[&url, "--http2", "--streams", "3", "-c", "2", "-n", "60"]).await;
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("2 connections of HTTP/2 with 3 streams") && said.contains("2 connections opened"));
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    assert!(
+        stdout.contains("2 connections of HTTP/2 with 3 streams") && stdout.contains("2 connections opened")
+    );
     let output = load(&[&url, "--streams", "3"]).await;
     assert!(text(&output.stderr).contains("--http2"), "{}", text(&output.stderr));
     // Nobody waits for the server any more if it has ended on its own, which the next line would show.
@@ -184,19 +189,19 @@ async fn tls_is_spoken_as_told() {
     let common =
         ["https://a.test/", "--connect", &address, "--ca", ca, "-n", "6", "-c", "1", "--new-connections"];
 
-    let said = json(&[&common[..], &["--tls-version", "1.2", "--no-resumption"]].concat()).await;
-    assert_eq!(said["tls"]["version"], "TLSv1.2");
+    let results = json(&[&common[..], &["--tls-version", "1.2", "--no-resumption"]].concat()).await;
+    assert_eq!(results["tls"]["version"], "TLSv1.2");
     assert_eq!(
-        (said["counts"]["full_handshakes"].as_u64(), &said["errors"]),
+        (results["counts"]["full_handshakes"].as_u64(), &results["errors"]),
         (Some(6), &serde_json::json!({}))
     );
     let cipher = "TLS_AES_256_GCM_SHA384";
-    let said = json(&[&common[..], &["--tls-version", "1.3", "--cipher", cipher]].concat()).await;
+    let results = json(&[&common[..], &["--tls-version", "1.3", "--cipher", cipher]].concat()).await;
     assert_eq!(
-        (said["tls"]["version"].as_str(), said["tls"]["cipher"].as_str()),
+        (results["tls"]["version"].as_str(), results["tls"]["cipher"].as_str()),
         (Some("TLSv1.3"), Some(cipher))
     );
-    assert_eq!(said["counts"]["resumed_handshakes"], 5);
+    assert_eq!(results["counts"]["resumed_handshakes"], 5);
 
     let output = load(&["https://b.test/", "--connect", &address, "--ca", ca, "-n", "1"]).await;
     assert_eq!(output.status.code(), Some(1));
@@ -212,8 +217,8 @@ async fn a_time_out_is_as_long_as_told() {
     let backend = Backend::http(|_| BackendResponse::Silence).await;
     let url = format!("http://{}/", backend.address());
     let output = load(&[&url, "-n", "1", "--timeout", "150ms", "--json", "-"]).await;
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let example = &said["load"]["examples"][0];
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let example = &results["load"]["examples"][0];
     assert_eq!(example["class"], "head-timeout");
     let after = example["after_ms"].as_f64().unwrap();
     assert!((149.0..1_500.0).contains(&after), "{after}");
@@ -264,9 +269,9 @@ async fn the_summary_of_failures_says_how_many_of_what_in_the_columns_of_wrk() {
     ] {
         let url = format!("http://{}/", backend.address());
         let output = load(&[&url, "-n", "2", "-c", "1", "--timeout", timeout]).await;
-        let said = text(&output.stdout);
-        assert!(said.contains(line) && said.contains("No complete answer"), "{said}");
-        assert!(said.contains("Success       [ratio]  0.0000%"), "{said}");
+        let stdout = text(&output.stdout);
+        assert!(stdout.contains(line) && stdout.contains("No complete answer"), "{stdout}");
+        assert!(stdout.contains("Success       [ratio]  0.0000%"), "{stdout}");
     }
 }
 

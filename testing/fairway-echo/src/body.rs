@@ -27,33 +27,33 @@ pub fn pattern(position: usize) -> u8 {
 }
 
 /// All of `content` at once.
-pub(crate) fn whole(content: impl Into<Bytes>) -> EchoBody {
+pub(crate) fn complete_body(content: impl Into<Bytes>) -> EchoBody {
     Full::new(content.into()).boxed()
 }
 
 /// `length` bytes of the pattern, in as few pieces as possible.
 pub(crate) fn sized(length: u64) -> EchoBody {
     match usize::try_from(length) {
-        Ok(short) if short <= BLOCK => whole(block().slice(..short)),
-        _ => pieces(length, BLOCK),
+        Ok(short) if short <= BLOCK => complete_body(block().slice(..short)),
+        _ => chunked_body(length, BLOCK),
     }
 }
 
 /// `length` bytes of the pattern, in chunks.
 pub(crate) fn chunked(length: u64) -> EchoBody {
-    pieces(length, CHUNK)
+    chunked_body(length, CHUNK)
 }
 
-fn pieces(length: u64, largest: usize) -> EchoBody {
+fn chunked_body(length: u64, largest: usize) -> EchoBody {
     let mut sent = 0;
-    let pieces = std::iter::from_fn(move || {
+    let chunks = std::iter::from_fn(move || {
         // The position in the pattern is below the period, so the rest of the block holds the piece.
         let phase = (sent % PERIOD as u64) as usize;
-        let piece = usize::try_from(length - sent).unwrap_or(BLOCK).min(largest).min(BLOCK - phase);
-        sent += piece as u64;
-        (piece > 0).then(|| Ok(Frame::data(block().slice(phase..phase + piece))))
+        let chunk = usize::try_from(length - sent).unwrap_or(BLOCK).min(largest).min(BLOCK - phase);
+        sent += chunk as u64;
+        (chunk > 0).then(|| Ok(Frame::data(block().slice(phase..phase + chunk))))
     });
-    BodyExt::boxed(StreamBody::new(stream::iter(pieces)))
+    BodyExt::boxed(StreamBody::new(stream::iter(chunks)))
 }
 
 fn block() -> &'static Bytes {

@@ -4,13 +4,13 @@
 //! may ask for something else: `/health`, `/status/NNN`, `?delay=20ms`, `X-Echo-Set-Header`, and for load `/bytes/N`,
 //! `/chunked/N` and `/sink`, which reports the length of the request body.
 //!
-//! In request order: `server` accepts, `answer` chooses the response, the other modules build it. Uses no crate of the
+//! In request order: `server` accepts, `response` chooses the response, the other modules build it. Uses no crate of the
 //! proxy, so that one parser bug cannot hide in both.
 
-mod answer;
 mod assertions;
 mod body;
 mod options;
+mod response;
 mod server;
 
 pub use body::pattern;

@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::answer::{Backend, Connection, answer};
 use crate::assertions::TlsAssertions;
 use crate::options::{EchoOptions, OnSigterm};
+use crate::response::{Backend, Connection, respond};
 
 /// The listen backlog, as in Go servers. With tokio's 128, a burst loses segments, each costing a second or more.
 const BACKLOG: u32 = 4096;
@@ -169,7 +169,7 @@ async fn exchange_all(
 ) -> Result<(), Failure> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().half_close(true).max_headers(MOST_FIELDS);
-    let service = service_fn(move |request| answer(Arc::clone(&connection), request));
+    let service = service_fn(move |request| respond(Arc::clone(&connection), request));
     let mut exchanges = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         biased;

@@ -49,12 +49,12 @@ impl Echo {
         Client::connect(self.address).await.unwrap()
     }
 
-    async fn ask(&self, request: &Request) -> RawResponse {
+    async fn send_request(&self, request: &Request) -> RawResponse {
         self.client().await.exchange(request).await.unwrap()
     }
 
     async fn get(&self, target: &str) -> RawResponse {
-        self.ask(&Request::get("a.test", target)).await
+        self.send_request(&Request::get("a.test", target)).await
     }
 }
 
@@ -68,18 +68,19 @@ async fn a_request_is_echoed_as_json() {
     let request = Request::get("a.test:81", "/some%2fpath//x?y=%20")
         .header("x-MIXED-case", "1")
         .header("X-Mixed-Case", "2");
-    let answer = echo.ask(&request).await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
-    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    let response = echo.send_request(&request).await;
+    assert_eq!((response.status, response.header("content-type")), (200, Some("application/json")));
+    assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
     let expected = serde_json::json!({
         "path": "/some%2fpath//x?y=%20", "host": "a.test:81", "method": "GET", "proto": "HTTP/1.1",
         "headers": {"X-Mixed-Case": ["1", "2"]}, "httpPort": echo.address.port().to_string(),
         "namespace": "demo", "service": "", "pod": "one",
     });
-    assert_eq!(answer.json(), expected);
-    let sized = echo.ask(&Request::post("a", "/", "four")).await.json();
+    assert_eq!(response.json(), expected);
+    let sized = echo.send_request(&Request::post("a", "/", "four")).await.json();
     assert_eq!(sized["headers"], serde_json::json!({"Content-Length": ["4"]}));
-    let chunked = echo.ask(&Request::new("PATCH", "/").header("Host", "a").chunks(&["four"])).await.json();
+    let chunked =
+        echo.send_request(&Request::new("PATCH", "/").header("Host", "a").chunks(&["four"])).await.json();
     assert_eq!((&chunked["headers"], &chunked["method"]), (&serde_json::json!({}), &"PATCH".into()));
 }
 
@@ -100,12 +101,12 @@ async fn a_request_says_what_is_answered_instead() {
     assert_eq!(echo.get("/?delay=30ms").await.status, 200);
     assert!(before.elapsed() >= Duration::from_millis(30));
     let set = "X-One:1, X-Two: 2,x-one:3, Set-Cookie:a=b; Path=/, broken name:x";
-    let answer = echo.ask(&Request::get("a", "/").header("X-Echo-Set-Header", set)).await;
-    assert_eq!((answer.header("x-one"), answer.header("x-two")), (Some("1,3"), Some("2")));
-    assert_eq!(answer.header("set-cookie"), Some("a=b; Path=/"));
-    let answer = echo.get("/./foo/../bar").await;
-    assert_eq!((answer.status, answer.header("location")), (307, Some("/bar")));
-    assert_eq!(answer.text(), "<a href=\"/bar\">Temporary Redirect</a>.\n\n");
+    let response = echo.send_request(&Request::get("a", "/").header("X-Echo-Set-Header", set)).await;
+    assert_eq!((response.header("x-one"), response.header("x-two")), (Some("1,3"), Some("2")));
+    assert_eq!(response.header("set-cookie"), Some("a=b; Path=/"));
+    let response = echo.get("/./foo/../bar").await;
+    assert_eq!((response.status, response.header("location")), (307, Some("/bar")));
+    assert_eq!(response.text(), "<a href=\"/bar\">Temporary Redirect</a>.\n\n");
 }
 
 #[tokio::test]
@@ -119,10 +120,14 @@ async fn bodies_for_load_have_the_length_asked_for() {
         ("/chunked/100000", 100_000, Framing::Chunked),
         ("/chunked/0", 0, Framing::Chunked),
     ] {
-        let answer = client.exchange(&Request::get("a", target)).await.unwrap();
-        assert_eq!((answer.status, answer.body.len(), answer.framing), (200, length, framing), "{target}");
-        assert!(answer.body.iter().enumerate().all(|(at, byte)| *byte == pattern(at)), "{target}");
-        assert_eq!(answer.header("content-type"), Some("application/octet-stream"));
+        let response = client.exchange(&Request::get("a", target)).await.unwrap();
+        assert_eq!(
+            (response.status, response.body.len(), response.framing),
+            (200, length, framing),
+            "{target}"
+        );
+        assert!(response.body.iter().enumerate().all(|(at, byte)| *byte == pattern(at)), "{target}");
+        assert_eq!(response.header("content-type"), Some("application/octet-stream"));
     }
     let head = client.exchange(&Request::head("a", "/bytes/3000000")).await.unwrap();
     assert_eq!(head.header("content-length"), Some("3000000"));
@@ -138,8 +143,8 @@ async fn every_delivery_of_a_numbered_request_is_written_down() {
     for number in ["1", "2"] {
         let options = EchoOptions { number_file: Some(file.clone()), ..anywhere() };
         let echo = Echo::with(options).await;
-        echo.ask(&Request::post("a", "/bytes/1", "x").header("X-Request-Number", number)).await;
-        echo.ask(&Request::get("a", "/").header("X-Request-Number", "1")).await;
+        echo.send_request(&Request::post("a", "/bytes/1", "x").header("X-Request-Number", number)).await;
+        echo.send_request(&Request::get("a", "/").header("X-Request-Number", "1")).await;
     }
     assert_eq!(std::fs::read_to_string(file).unwrap(), "POST 1\nGET 1\nPOST 2\nGET 1\n");
 }
@@ -160,8 +165,8 @@ async fn http2_json(
         hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
     let driving = tokio::spawn(connection);
     let request = http::Request::post("http://h2.test/two?x").body(Full::new(Bytes::from("body"))).unwrap();
-    let answer = sender.send_request(request).await.unwrap();
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let response = sender.send_request(request).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
     drop(sender);
     driving.await.unwrap().unwrap();
     serde_json::from_slice(&body).unwrap()
@@ -241,8 +246,8 @@ async fn told_to_drain_it_finishes_what_it_was_answering() {
     idle.expect_closed().await;
     until_it_refuses(address).await;
     busy.send("body").await.unwrap();
-    let answer = busy.read_response().await.unwrap();
-    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    let response = busy.read_response().await.unwrap();
+    assert_eq!((response.status, response.header("connection")), (200, Some("close")));
     busy.expect_closed().await;
     task.await.unwrap();
 }

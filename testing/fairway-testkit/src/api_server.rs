@@ -6,7 +6,6 @@
 //! serves separate processes; it also forwards pod ports and serves pod logs.
 
 mod access;
-mod answers;
 mod discovery;
 mod faults;
 mod kubelet;
@@ -14,17 +13,18 @@ mod listening;
 mod objects;
 mod port_forward;
 mod request;
+mod responses;
 mod server;
 mod state;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-pub use answers::{Page, note_writer};
 pub use discovery::{Definition, GATEWAY_API, INFERENCE_EXTENSION, POLICIES};
 pub use faults::{Failure, Listing, Network};
 pub use kubelet::{FORWARD_TO, PRINTED};
 pub use listening::ListeningServer;
 pub use request::ApiRequest;
+pub use responses::{Page, note_writer};
 pub use server::{ApiResponse, ApiServer};
 pub use watch::Watch;

@@ -182,10 +182,10 @@ pub fn endpoint_slices_in_zones(
             endpoint["zone"] = json!(zone);
             endpoint["hints"] = json!({ "forZones": [{ "name": zone }] });
         }
-        let of = (address.port(), address.is_ipv6());
-        match slices.iter_mut().find(|(one, _)| *one == of) {
+        let address_kind = (address.port(), address.is_ipv6());
+        match slices.iter_mut().find(|(one, _)| *one == address_kind) {
             Some((_, endpoints)) => endpoints.push(endpoint),
-            None => slices.push((of, vec![endpoint])),
+            None => slices.push((address_kind, vec![endpoint])),
         }
     }
     let slice = |(number, ((port, is_ipv6), endpoints)): (usize, ((u16, bool), Vec<Value>))| {

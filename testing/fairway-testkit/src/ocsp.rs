@@ -64,10 +64,10 @@ impl DelegatedResponder {
     }
 
     /// A response to a request.
-    pub fn respond(&self, request: &[u8], answer: &OcspAnswer) -> Vec<u8> {
+    pub fn respond(&self, request: &[u8], response: &OcspAnswer) -> Vec<u8> {
         let name = [tagged(0x06, COMMON_NAME), tagged(0x0c, self.name.as_bytes())].concat();
         let name = tagged(0x30, &tagged(0x31, &tagged(0x30, &name)));
-        respond(&self.key, &tagged(0xa1, &name), &[&self.certificate], request, answer)
+        respond(&self.key, &tagged(0xa1, &name), &[&self.certificate], request, response)
     }
 }
 
@@ -82,8 +82,8 @@ impl Authority {
     }
 
     /// A response of the authority itself to a request, by the hash that the request has for the issuer's key.
-    pub fn ocsp_response(&self, request: &[u8], answer: &OcspAnswer) -> Vec<u8> {
-        respond_by_key(self.issuer().key(), request, answer)
+    pub fn ocsp_response(&self, request: &[u8], response: &OcspAnswer) -> Vec<u8> {
+        respond_by_key(self.issuer().key(), request, response)
     }
 
     /// A backend handler that returns such responses.
@@ -104,9 +104,9 @@ fn authority_access(url: &str) -> Vec<u8> {
     tagged(0x30, &tagged(0x30, &description))
 }
 
-fn respond_by_key(key: &KeyPair, request: &[u8], answer: &OcspAnswer) -> Vec<u8> {
+fn respond_by_key(key: &KeyPair, request: &[u8], response: &OcspAnswer) -> Vec<u8> {
     let name = tagged(0xa2, &tagged(0x04, &issuer_key(&certificate_id(request))));
-    respond(key, &name, &[], request, answer)
+    respond(key, &name, &[], request, response)
 }
 
 fn respond(

@@ -215,10 +215,10 @@ impl Fairway {
 
     /// The current metrics, if the admin server responds.
     pub(crate) async fn try_metrics(&self) -> io::Result<Metrics> {
-        let answer = self.admin("/metrics").await?;
-        match answer.status {
-            200 => Ok(Metrics(answer.text())),
-            status => Err(io::Error::other(format!("/metrics answers {status}: {}", answer.text()))),
+        let response = self.admin("/metrics").await?;
+        match response.status {
+            200 => Ok(Metrics(response.text())),
+            status => Err(io::Error::other(format!("/metrics answers {status}: {}", response.text()))),
         }
     }
 

@@ -92,9 +92,9 @@ pub(crate) struct Input {
     /// Bytes received but not consumed.
     pub(crate) pending: Vec<u8>,
     /// The timeout of each read; `None` waits forever.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) read_timeout: Option<Duration>,
     /// Hears of all bytes that come.
-    heard: Box<Heard>,
+    on_data: Box<Heard>,
 }
 
 impl Input {
@@ -103,7 +103,7 @@ impl Input {
         patience: Option<Duration>,
         heard: impl Fn(&[u8]) + Send + Sync + 'static,
     ) -> Self {
-        Self { stream, pending: Vec::new(), patience, heard: Box::new(heard) }
+        Self { stream, pending: Vec::new(), read_timeout: patience, on_data: Box::new(heard) }
     }
 
     /// Reads more bytes; 0 is the end.
@@ -111,16 +111,16 @@ impl Input {
         let before = self.pending.len();
         self.pending.reserve(16 * 1024);
         let read = self.stream.read(&mut self.pending);
-        let count = match self.patience {
+        let count = match self.read_timeout {
             Some(patience) => within(patience, what, read).await?,
             None => read.await?,
         };
-        (self.heard)(&self.pending[before..]);
+        (self.on_data)(&self.pending[before..]);
         Ok(count)
     }
 
     /// Reads more bytes; the end is an error.
-    async fn more(&mut self, what: &str) -> io::Result<()> {
+    async fn read_more(&mut self, what: &str) -> io::Result<()> {
         if self.fill(what).await? > 0 {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl Input {
                 self.pending.drain(..head.length);
                 return Ok(head);
             }
-            self.more("the head of a message").await?;
+            self.read_more("the head of a message").await?;
         }
     }
 
@@ -151,7 +151,7 @@ impl Input {
                     self.pending.drain(..body.length);
                     return Ok(body);
                 }
-                self.more("a chunk").await?;
+                self.read_more("a chunk").await?;
             },
         };
         Ok(ChunkedBody { length: content.len(), content, trailers: Vec::new() })
@@ -160,7 +160,7 @@ impl Input {
     /// The next `count` bytes.
     pub(crate) async fn exactly(&mut self, count: usize) -> io::Result<Vec<u8>> {
         while self.pending.len() < count {
-            self.more("bytes").await?;
+            self.read_more("bytes").await?;
         }
         Ok(self.pending.drain(..count).collect())
     }

@@ -13,11 +13,11 @@ async fn a_connection_is_reused_for_many_requests() {
         Backend::http(|request| BackendResponse::ok(format!("{} {}", request.method, request.target))).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     for turn in 0..3 {
-        let answer = client.exchange(&Request::get("a", &format!("/{turn}"))).await.unwrap();
-        assert_eq!((answer.status, answer.text()), (200, format!("GET /{turn}")));
+        let response = client.exchange(&Request::get("a", &format!("/{turn}"))).await.unwrap();
+        assert_eq!((response.status, response.text()), (200, format!("GET /{turn}")));
     }
-    let answer = client.exchange(&Request::new("PUT", "/").chunks(&["ab", "c"])).await.unwrap();
-    assert_eq!(answer.text(), "PUT /");
+    let response = client.exchange(&Request::new("PUT", "/").chunks(&["ab", "c"])).await.unwrap();
+    assert_eq!(response.text(), "PUT /");
     assert_eq!(backend.requests()[3].body, b"abc");
     assert_eq!((backend.connection_count(), backend.request_count()), (1, 4));
     backend.assert_followed();
@@ -41,8 +41,8 @@ async fn a_script_is_followed_step_by_step() {
     assert!(client.read_response().await.unwrap().is_interim());
     backend.wait_until("the script waits", |backend| backend.waiting_count() == 1).await;
     backend.release();
-    let answer = client.read_response().await.unwrap();
-    assert_eq!((answer.body.as_slice(), answer.framing), (&b"abc"[..], Framing::Chunked));
+    let response = client.read_response().await.unwrap();
+    assert_eq!((response.body.as_slice(), response.framing), (&b"abc"[..], Framing::Chunked));
     client.expect_closed().await;
     assert_eq!(backend.connections()[0].bytes, head);
     backend.assert_followed();
@@ -83,12 +83,12 @@ async fn an_answer_cut_short_is_an_error_and_no_short_answer() {
 #[tokio::test]
 async fn a_refusing_backend_comes_back_on_the_same_port() {
     let backend = Backend::http(|_| BackendResponse::ok("here")).await;
-    let mut kept = Client::connect(backend.address()).await.unwrap();
+    let mut kept_client = Client::connect(backend.address()).await.unwrap();
     backend.wait_until("accepted", |backend| backend.connection_count() == 1).await;
     backend.refuse().await;
     let error = Client::connect(backend.address()).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-    assert_eq!(kept.exchange(&Request::get("a", "/")).await.unwrap().text(), "here");
+    assert_eq!(kept_client.exchange(&Request::get("a", "/")).await.unwrap().text(), "here");
     backend.accept_again().await.unwrap();
     let mut client = Client::connect(backend.address()).await.unwrap();
     assert_eq!(client.exchange(&Request::get("a", "/")).await.unwrap().text(), "here");

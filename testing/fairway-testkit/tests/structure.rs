@@ -295,9 +295,9 @@ impl Source {
 /// The folders of all crates: the product, the laboratory, test support, and the benchmark.
 pub(crate) fn crates() -> Vec<PathBuf> {
     let root = root();
-    let of =
+    let pods_of =
         |folder: &str| fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let folders: Vec<Vec<PathBuf>> = ["crates", "lab", "testing"].into_iter().map(of).collect();
+    let folders: Vec<Vec<PathBuf>> = ["crates", "lab", "testing"].into_iter().map(pods_of).collect();
     let all = folders.into_iter().flatten().chain([root.join("bench")]);
     all.filter(|folder| folder.join("Cargo.toml").exists()).collect()
 }

@@ -88,7 +88,7 @@ impl TestService for Test {
         let serving = async move {
             loop {
                 let answered = match stream.message().await {
-                    Ok(Some(request)) => answer(request, &sender).await,
+                    Ok(Some(request)) => respond(request, &sender).await,
                     Ok(None) => return,
                     Err(status) => Err(status),
                 };
@@ -128,7 +128,7 @@ fn deadline(value: &str) -> Option<Duration> {
     }
 }
 
-async fn answer(
+async fn respond(
     request: StreamingOutputCallRequest,
     sender: &tokio::sync::mpsc::Sender<Result<StreamingOutputCallResponse, Status>>,
 ) -> Result<(), Status> {

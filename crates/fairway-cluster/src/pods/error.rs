@@ -6,12 +6,12 @@ use crate::source::fault;
 #[derive(Debug, thiserror::Error)]
 pub enum PodError {
     /// The API server forbids it.
-    #[error("{action} is not permitted: it needs {needs} ({message})")]
+    #[error("{action} is not permitted: it needs {requirement} ({message})")]
     Forbidden {
         /// What was attempted.
         action: String,
         /// Which verb on which resource.
-        needs: String,
+        requirement: String,
         /// The response of the API server.
         message: String,
     },
@@ -24,12 +24,12 @@ pub enum PodError {
         problem: String,
     },
     /// No pod has the labels.
-    #[error("there is no pod with the labels {selector} in {place}; {advice}")]
+    #[error("there is no pod with the labels {selector} in {location}; {advice}")]
     NotFound {
         /// The labels.
         selector: String,
         /// Where pods were listed.
-        place: String,
+        location: String,
         /// What to do.
         advice: &'static str,
     },
@@ -39,16 +39,16 @@ pub enum PodError {
 #[derive(Debug)]
 pub(super) struct PodOperation {
     pub(super) action: String,
-    pub(super) needs: String,
+    pub(super) requirement: String,
 }
 
 impl PodOperation {
     /// The error that a failure of the operation means.
     pub(super) fn failure(self, error: &kube::Error) -> PodError {
-        let Self { action, needs } = self;
+        let Self { action, requirement: needs } = self;
         match error {
             kube::Error::Api(status) if status.code == 403 => {
-                PodError::Forbidden { action, needs, message: status.message.clone() }
+                PodError::Forbidden { action, requirement: needs, message: status.message.clone() }
             }
             kube::Error::Api(status) => PodError::Failed {
                 action,
@@ -74,8 +74,10 @@ mod tests {
     use super::*;
 
     fn failure(code: u16, reason: &str) -> String {
-        let attempt =
-            PodOperation { action: "listing pods".to_owned(), needs: "the verb list on pods".to_owned() };
+        let attempt = PodOperation {
+            action: "listing pods".to_owned(),
+            requirement: "the verb list on pods".to_owned(),
+        };
         let status = Status::failure("User \"me\" cannot", reason).with_code(code);
         attempt.failure(&kube::Error::Api(Box::new(status))).to_string()
     }

@@ -10,8 +10,8 @@ use kube::api::LogParams;
 use kube::{Api, Client};
 use tokio::time::timeout;
 
+use super::discovery::FairwayPod;
 use super::error::{PodError, PodOperation};
-use super::found::FairwayPod;
 
 /// Longer lines are split. An access log line has little more than 256 KiB at most.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -41,7 +41,7 @@ pub async fn read_log(client: &Client, pod: &FairwayPod, range: LogRange) -> Res
     let FairwayPod { namespace, name, container, .. } = pod;
     let attempt = || PodOperation {
         action: format!("reading the log of the pod {namespace}/{name}"),
-        needs: format!("the verb get on pods/log in the namespace {namespace}"),
+        requirement: format!("the verb get on pods/log in the namespace {namespace}"),
     };
     let params = LogParams {
         container: Some(container.clone()),

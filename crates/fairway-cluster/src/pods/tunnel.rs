@@ -9,8 +9,8 @@ use kube::{Api, Client};
 use tokio::io::DuplexStream;
 use tokio::time::timeout;
 
+use super::discovery::FairwayPod;
 use super::error::{PodError, PodOperation};
-use super::found::FairwayPod;
 
 /// Timeout of the API server and the kubelet for opening one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ pub async fn connect(client: &Client, pod: &FairwayPod, port: u16) -> Result<Tun
     let FairwayPod { namespace, name, .. } = pod;
     let attempt = || PodOperation {
         action: format!("the port-forward to port {port} of the pod {namespace}/{name}"),
-        needs: format!("the verbs get and create on pods/portforward in the namespace {namespace}"),
+        requirement: format!("the verbs get and create on pods/portforward in the namespace {namespace}"),
     };
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut forwarder = match timeout(CONNECT_TIMEOUT, pods.portforward(name, &[port])).await {

@@ -21,7 +21,7 @@ fn pod(number: u32, ready: bool) -> Value {
 struct Counting {
     server: ApiServer,
     cut: Arc<AtomicBool>,
-    told: Arc<AtomicU32>,
+    reported: Arc<AtomicU32>,
     others: Arc<Mutex<Vec<(String, IpAddr)>>>,
 }
 
@@ -29,17 +29,17 @@ impl Counting {
     /// In a fleet of this many pods.
     fn among(pods: u32) -> Self {
         let (server, cut, told) = (ApiServer::new(), Arc::default(), Arc::<AtomicU32>::default());
-        let counting = Self { server, cut, told, others: Arc::default() };
+        let counting = Self { server, cut, reported: told, others: Arc::default() };
         counting.scale(0, pods);
         counting
     }
 
     fn start(self) -> Self {
         let client = testing::client(&self.server, self.cut.clone());
-        let told = self.told.clone();
+        let reported = self.reported.clone();
         let others = self.others.clone();
         let tell = move |ready: ReadyReplicas| {
-            told.store(ready.count, Ordering::Relaxed);
+            reported.store(ready.count, Ordering::Relaxed);
             *others.lock().unwrap() = ready.others;
         };
         tokio::spawn(follow_ready_replicas(client, ObjectKey::new("edge", "fairway-0"), true, tell));
@@ -53,7 +53,7 @@ impl Counting {
 
     async fn after(&self, seconds: f64) -> u32 {
         sleep(Duration::from_secs_f64(seconds)).await;
-        self.told.load(Ordering::Relaxed)
+        self.reported.load(Ordering::Relaxed)
     }
 }
 

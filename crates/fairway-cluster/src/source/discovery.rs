@@ -144,15 +144,15 @@ impl ReportedKinds {
             now.get(kind).is_none_or(|offered| versions.iter().any(|version| !offered.contains(version)))
         });
         let since = *self.missing.get_or_insert(at);
-        let told = if lacks && at < since + REMOVAL_DELAY { with_missing(&now, before) } else { now };
+        let applied = if lacks && at < since + REMOVAL_DELAY { with_missing(&now, before) } else { now };
         if !lacks || at >= since + REMOVAL_DELAY {
             self.missing = None;
         }
-        if told == *before {
+        if applied == *before {
             return None;
         }
-        self.offered = Some(told.clone());
-        Some(told)
+        self.offered = Some(applied.clone());
+        Some(applied)
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(told.update(OfferedKinds::new(), begun), Some(OfferedKinds::new()), "there is none");
         assert_eq!(told.update(routes(&["v1"]), begun), Some(routes(&["v1"])));
         let grants: OfferedKinds = [(Kind::ReferenceGrant, ["v1"].into())].into();
-        let news = told.update(grants, begun).unwrap();
-        assert_eq!(news.keys().collect::<Vec<_>>(), [&Kind::HttpRoute, &Kind::ReferenceGrant]);
+        let event = told.update(grants, begun).unwrap();
+        assert_eq!(event.keys().collect::<Vec<_>>(), [&Kind::HttpRoute, &Kind::ReferenceGrant]);
     }
 }

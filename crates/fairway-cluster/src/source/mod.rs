@@ -14,9 +14,9 @@ pub mod collection;
 pub mod condition;
 mod discovery;
 pub(crate) mod fault;
-pub(crate) mod follow;
-mod held;
+pub(crate) mod object_store;
 mod once;
+mod pending_changes;
 pub mod probe;
 mod releases;
 mod run;
@@ -46,7 +46,7 @@ pub use once::read_once;
 pub use selection::{Namespaces, Selection, ServeGateways};
 
 use condition::SharedCondition;
-use fairway_control::inlet::Inlet;
+use fairway_control::input::Inlet;
 
 /// A handle to the running source. The source ends with [`Cluster::stop`] or with the process.
 pub struct Cluster {

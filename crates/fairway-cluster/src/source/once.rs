@@ -55,10 +55,10 @@ pub async fn read_once(
                     read_collection(client, &mut tracker, id, &collection).await?;
                 }
                 Action::Fetch(id, one, object) => {
-                    let answer = wire::fetch_list(client, &one)
+                    let reply = wire::fetch_list(client, &one)
                         .await
                         .map(|page| page.items.into_iter().next().map(Box::new));
-                    feed_tracker(&mut tracker, id, WatchEvent::Fetched(object, answer));
+                    feed_tracker(&mut tracker, id, WatchEvent::Fetched(object, reply));
                 }
                 Action::Stop(_) => {}
             }

@@ -85,8 +85,8 @@ impl Probe {
         }
     }
 
-    fn record_result(&mut self, answer: Result<(), String>) {
-        match answer {
+    fn record_result(&mut self, response: Result<(), String>) {
+        match response {
             Ok(()) => {
                 if self.missed >= FAILURE_THRESHOLD {
                     tracing::info!("the API server answers again; all watches continue");
@@ -162,10 +162,10 @@ impl ServerVersion {
 
 /// Requests the version.
 pub(super) async fn fetch_version(client: &Client) -> Result<ServerVersion, Fault> {
-    let answer = time::timeout(PROBE_TIMEOUT, client.apiserver_version()).await;
-    let answer =
-        answer.map_err(|_| Fault::Unreachable("the request for its version timed out".to_owned()))?;
-    match answer {
+    let response = time::timeout(PROBE_TIMEOUT, client.apiserver_version()).await;
+    let response =
+        response.map_err(|_| Fault::Unreachable("the request for its version timed out".to_owned()))?;
+    match response {
         Ok(version) => {
             let digits = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok();
             let number = digits(&version.major).zip(digits(&version.minor));

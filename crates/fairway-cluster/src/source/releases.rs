@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fairway_control::inlet::Inlet;
+use fairway_control::input::Inlet;
 use fairway_objects::gateway_resources::Releases;
 use fairway_objects::kinds::{GATEWAY_KINDS, GROUP};
 use fairway_objects::resources::Change;
@@ -33,11 +33,11 @@ impl ReleasePoller {
     /// Reports the installed releases, and each change.
     pub(super) async fn run(mut self) {
         let crds = Api::all(self.client.clone());
-        let mut told = Releases::default();
+        let mut found_releases = Releases::default();
         loop {
             match installed_releases(&crds).await {
-                Ok(now) if now != told => {
-                    told = now.clone();
+                Ok(now) if now != found_releases => {
+                    found_releases = now.clone();
                     self.inlet.send_change(Change::Released(now));
                 }
                 Ok(_) => {}
@@ -59,9 +59,9 @@ async fn installed_releases(crds: &Api<CustomResourceDefinition>) -> Result<Rele
     // The policies are Fairway's own and have no release.
     for kind in GATEWAY_KINDS.iter().filter(|kind| kind.group == GROUP) {
         let name = kind.group_resource("");
-        let asked = time::timeout(REQUEST_TIMEOUT, crds.get_metadata_opt(&name)).await;
-        let answer = asked.map_err(|_| Fault::Unreachable("the request for a CRD timed out".to_owned()))?;
-        if let Some(crd) = answer.map_err(|error| Fault::from_error(&error))? {
+        let response = time::timeout(REQUEST_TIMEOUT, crds.get_metadata_opt(&name)).await;
+        let reply = response.map_err(|_| Fault::Unreachable("the request for a CRD timed out".to_owned()))?;
+        if let Some(crd) = reply.map_err(|error| Fault::from_error(&error))? {
             let annotations = crd.metadata.annotations.unwrap_or_default();
             found.insert(name, annotations.get(BUNDLE_VERSION_ANNOTATION).cloned());
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_control::inlet::Inlet;
+use fairway_control::input::Inlet;
 use fairway_objects::object::ObjectRef;
 use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -52,7 +52,7 @@ pub(super) async fn run(client: Client, selection: Selection, inlet: Inlet, cond
     let gate = Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS));
     let context = WatchContext { client, reports, pulse, alarm, gate, lists };
     let (tasks, tracker) = (HashMap::new(), Tracker::new(selection));
-    let runner = Runner { context, heard, tasks, tracker, inlet, condition, releases };
+    let runner = Runner { context, reports: heard, tasks, tracker, inlet, condition, releases };
     runner.run().await;
 }
 
@@ -92,7 +92,7 @@ async fn usable_version(
 
 struct Runner {
     context: WatchContext,
-    heard: mpsc::Receiver<WatchReport>,
+    reports: mpsc::Receiver<WatchReport>,
     tasks: HashMap<WatchId, Vec<AbortHandle>>,
     tracker: Tracker,
     inlet: Inlet,
@@ -120,7 +120,7 @@ impl Runner {
                 }
             };
             tokio::select! {
-                report = self.heard.recv() => match report {
+                report = self.reports.recv() => match report {
                     Some(report) => self.take_reports(report),
                     None => return,
                 },
@@ -134,7 +134,7 @@ impl Runner {
     fn take_reports(&mut self, first: WatchReport) {
         self.tracker.handle_report(first);
         for _ in 1..MAX_REPORTS_PER_BATCH {
-            match self.heard.try_recv() {
+            match self.reports.try_recv() {
                 Ok(report) => self.tracker.handle_report(report),
                 Err(_) => return,
             }
@@ -171,7 +171,7 @@ impl Runner {
 /// Requests one object until the answer is definite. As a list of one, which needs no permission beyond those of a watch.
 async fn fetch_object(mut context: WatchContext, id: WatchId, one: Collection, object: ObjectRef) {
     let mut backoff = Backoff::default();
-    let answer = loop {
+    let response = loop {
         match fetch_once(&context, &one).await {
             Err(fault) if !fault.is_permanent() => {}
             answer => break answer,
@@ -181,7 +181,7 @@ async fn fetch_object(mut context: WatchContext, id: WatchId, one: Collection, o
             _ = context.pulse.changed() => {}
         }
     };
-    let report = WatchReport { id, at: Instant::now(), event: WatchEvent::Fetched(object, answer) };
+    let report = WatchReport { id, at: Instant::now(), event: WatchEvent::Fetched(object, response) };
     // The receiver is gone only during shutdown.
     _ = context.reports.send(report).await;
 }

@@ -5,10 +5,10 @@
 //! * A list removes what it lacks only once it is complete; a failed list removes nothing.
 //! * An object that has not changed since it was sent is not sent again, however often it is listed.
 //! * An Ingress that references an unknown Secret is held until the Secret is known, so that no host briefly presents another
-//!   certificate ([`super::held`]).
+//!   certificate ([`super::pending_changes`]).
 
 mod events;
-mod offered;
+mod offered_kinds;
 mod pods;
 mod references;
 
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fairway_control::inlet::ChangeBatch;
+use fairway_control::input::ChangeBatch;
 use fairway_ingress::References;
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::collection::{Collection, WatchedKind};
 use super::fault::Fault;
-use super::held::HeldChanges;
+use super::pending_changes::HeldChanges;
 use super::selection::{Selection, ServeGateways};
 use super::stage::{self, WatchStage};
 use super::trimmed::Version;
@@ -63,7 +63,7 @@ pub(super) struct Tracker {
     fetching: BTreeSet<ObjectRef>,
     /// Referenced while a first list was in progress, which may have skipped them.
     passed_over: BTreeSet<ObjectRef>,
-    held: HeldChanges,
+    held_changes: HeldChanges,
     /// No longer referenced; removed once nothing is held.
     unnamed: BTreeSet<ObjectRef>,
     outbox: Outbox,
@@ -100,7 +100,7 @@ struct TrackedObject {
     version: Version,
     watch: WatchId,
     round: u32,
-    heard: Origin,
+    received_at: Origin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ enum Origin {
 struct Outbox {
     actions: Vec<Action>,
     changes: Vec<Change>,
-    heard: Option<Instant>,
+    received_at: Option<Instant>,
     written: Option<SystemTime>,
     phase: Phase,
     watches: ReportedStages,
@@ -137,9 +137,9 @@ enum Phase {
 }
 
 impl Outbox {
-    fn push_change(&mut self, change: Change, heard: Instant) {
+    fn push_change(&mut self, change: Change, received_at: Instant) {
         self.changes.push(change);
-        self.heard = Some(self.heard.map_or(heard, |before| before.min(heard)));
+        self.received_at = Some(self.received_at.map_or(received_at, |before| before.min(received_at)));
     }
 
     fn set_written(&mut self, written: Option<SystemTime>) {
@@ -168,7 +168,7 @@ impl Tracker {
             references,
             fetching: BTreeSet::new(),
             passed_over: BTreeSet::new(),
-            held: HeldChanges::default(),
+            held_changes: HeldChanges::default(),
             unnamed: BTreeSet::new(),
             outbox: Outbox::default(),
             scope: Scope { selection, gateways },
@@ -201,14 +201,14 @@ impl Tracker {
         Some(ChangeBatch {
             changes: std::mem::take(&mut self.outbox.changes),
             diagnostics: self.diagnostics(),
-            heard: self.outbox.heard.take().unwrap_or(now).into_std(),
+            received_at: self.outbox.received_at.take().unwrap_or(now).into_std(),
             written: self.outbox.written.take(),
         })
     }
 
     /// When to call [`Tracker::take_batch`] even if no report arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.held.deadline()
+        self.held_changes.deadline()
     }
 
     /// Whether the pipeline received the first complete state.
@@ -226,7 +226,7 @@ impl Tracker {
     /// Every watch has its first list or will never get one, and nothing is held.
     fn is_complete(&self) -> bool {
         self.scope.gateways != GatewayKinds::Unknown
-            && self.held.is_empty()
+            && self.held_changes.is_empty()
             && self.watches.values().all(|watch| watch.listed || watch.stage.is_permanent())
     }
 

@@ -261,7 +261,8 @@ impl Wire for PodWire {
     fn trim(self) -> Item {
         let item = self.metadata.to_item();
         let (labels, leaving) = (self.metadata.labels, self.metadata.deletion_timestamp);
-        let object = Pod::kept(item.key.clone(), labels.unwrap_or_default(), self.status, leaving.is_some());
+        let object =
+            Pod::from_parts(item.key.clone(), labels.unwrap_or_default(), self.status, leaving.is_some());
         Item { content: Content::trimmed(object), ..item }
     }
 }

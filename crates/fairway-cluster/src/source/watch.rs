@@ -92,7 +92,7 @@ pub(super) struct Watch {
     id: WatchId,
     collection: Collection,
     /// The version up to which everything was reported.
-    place: Option<String>,
+    continue_token: Option<String>,
     backoff: Backoff,
 }
 
@@ -134,18 +134,18 @@ impl From<Fault> for RunEnd {
 
 impl Watch {
     pub(super) fn new(context: WatchContext, id: WatchId, collection: Collection) -> Self {
-        Self { context, id, collection, place: None, backoff: Backoff::default() }
+        Self { context, id, collection, continue_token: None, backoff: Backoff::default() }
     }
 
     /// Watches until the receiver is gone.
     pub(super) async fn run(mut self) {
         loop {
-            let begun = Instant::now();
-            let ended = match (&self.place, self.context.lists) {
+            let started = Instant::now();
+            let ended = match (&self.continue_token, self.context.lists) {
                 (None, Lists::Paged) => self.list().await,
                 _ => self.follow_events().await,
             };
-            let lasted = begun.elapsed();
+            let lasted = started.elapsed();
             let sent = match ended {
                 Ok(()) if lasted >= MIN_HEALTHY_DURATION => Ok(()),
                 Ok(()) => {
@@ -169,13 +169,13 @@ impl Watch {
         }
         // Causes include a disabled feature gate (422), an etcd that cannot report its progress (500), and a server that never
         // marks the list as complete: pages always work.
-        let streamed = self.place.is_none() && self.context.lists == Lists::Streamed;
+        let streamed = self.continue_token.is_none() && self.context.lists == Lists::Streamed;
         if streamed && !fault.is_permanent() {
             self.context.lists = Lists::Paged;
         }
         let is_withheld = fault.is_permanent() && matches!(self.collection.kind, WatchedKind::Full(_));
         match fault {
-            Fault::Gone => self.place = None,
+            Fault::Gone => self.continue_token = None,
             Fault::Refused { code, message } if streamed => {
                 tracing::debug!(collection = %self.collection, code, message, "the list cannot be streamed; using pages");
                 return Ok(());
@@ -215,16 +215,16 @@ impl Watch {
             for item in page.items {
                 self.context.send(self.id, WatchEvent::Set(item)).await?;
             }
-            if page.rest.is_none() {
+            if page.continue_token.is_none() {
                 self.complete(page.version).await?;
                 return Ok(());
             }
-            rest = page.rest;
+            rest = page.continue_token;
         }
     }
 
     async fn complete(&mut self, version: String) -> Result<(), Closed> {
-        self.place = Some(version.clone());
+        self.continue_token = Some(version.clone());
         self.backoff.reset();
         self.context.send(self.id, WatchEvent::ListCompleted(version)).await
     }
@@ -237,17 +237,17 @@ impl Watch {
             events = self.open_stream() => events?,
             () = wait_for_restart(&mut pulse) => return Ok(()),
         };
-        let first = if self.place.is_none() { WatchEvent::ListStarted } else { WatchEvent::Synced };
+        let first = if self.continue_token.is_none() { WatchEvent::ListStarted } else { WatchEvent::Synced };
         self.context.send(self.id, first).await?;
         loop {
-            let limit = if self.place.is_none() { MAX_SILENCE_IN_LIST } else { MAX_SILENCE };
+            let limit = if self.continue_token.is_none() { MAX_SILENCE_IN_LIST } else { MAX_SILENCE };
             let event = tokio::select! {
                 event = time::timeout(limit, events.next()) => event,
                 () = wait_for_restart(&mut pulse) => return Ok(()),
             };
             match event {
                 Ok(Some(event)) => self.handle_event(event).await?,
-                Ok(None) if self.place.is_none() => {
+                Ok(None) if self.continue_token.is_none() => {
                     return Err(Fault::Unreachable("the list ended before it was complete".to_owned()).into());
                 }
                 Ok(None) => return Ok(()),
@@ -260,7 +260,7 @@ impl Watch {
 
     async fn open_stream(&self) -> Result<Events, RunEnd> {
         let _permit = self.context.gate.acquire().await.map_err(|_| Closed)?;
-        let from = self.place.as_deref().map_or(StartFrom::Everything, StartFrom::Version);
+        let from = self.continue_token.as_deref().map_or(StartFrom::Everything, StartFrom::Version);
         Ok(wire::open_watch(&self.context.client, &self.collection, from).await?)
     }
 
@@ -269,7 +269,7 @@ impl Watch {
             Ok(Event::Complete(version)) => self.complete(version).await?,
             Ok(Event::Bookmark(version)) => {
                 // A bookmark inside a list does not mean that the list is complete.
-                if let Some(place) = &mut self.place {
+                if let Some(place) = &mut self.continue_token {
                     *place = version;
                     self.backoff.reset();
                 }
@@ -283,7 +283,7 @@ impl Watch {
                 self.context.send(self.id, WatchEvent::Gone(item)).await?;
             }
             // An object that cannot be decoded must not block the others; dropping it from the list would remove it.
-            Err(Fault::Unreadable(problem)) if self.place.is_some() => {
+            Err(Fault::Unreadable(problem)) if self.continue_token.is_some() => {
                 tracing::warn!(collection = %self.collection, problem, "an object cannot be decoded; its last state stays");
             }
             Err(fault) => return Err(fault.into()),
@@ -292,7 +292,7 @@ impl Watch {
     }
 
     fn advance_to(&mut self, item: &Item) {
-        if let Some(place) = &mut self.place {
+        if let Some(place) = &mut self.continue_token {
             place.clone_from(&item.revision);
             self.backoff.reset();
         }

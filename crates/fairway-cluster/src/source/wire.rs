@@ -39,7 +39,7 @@ pub(super) struct Page {
     /// The version of the collection.
     pub(super) version: String,
     /// Continues the list on the next page.
-    pub(super) rest: Option<String>,
+    pub(super) continue_token: Option<String>,
 }
 
 /// An event of a watch.
@@ -107,17 +107,17 @@ pub(super) async fn fetch_page(
     collection: &Collection,
     rest: Option<String>,
 ) -> Result<Page, Fault> {
-    let asked = with_wire!(collection.kind, W => page_of::<W>(client, collection, rest).boxed());
-    with_timeout(PAGE_TIMEOUT, "a list", asked).await
+    let page = with_wire!(collection.kind, W => page_of::<W>(client, collection, rest).boxed());
+    with_timeout(PAGE_TIMEOUT, "a list", page).await
 }
 
 /// All objects of the list, in one consistent state.
 pub(super) async fn fetch_list(client: &Client, collection: &Collection) -> Result<Page, Fault> {
     let mut whole = fetch_page(client, collection, None).await?;
-    while let Some(rest) = whole.rest.take() {
+    while let Some(rest) = whole.continue_token.take() {
         let more = fetch_page(client, collection, Some(rest)).await?;
         whole.items.extend(more.items);
-        whole.rest = more.rest;
+        whole.continue_token = more.continue_token;
         if !more.version.is_empty() {
             whole.version = more.version;
         }
@@ -131,8 +131,8 @@ pub(super) async fn open_watch(
     collection: &Collection,
     from: StartFrom<'_>,
 ) -> Result<Events, Fault> {
-    let asked = with_wire!(collection.kind, W => watch_of::<W>(client, collection, from).boxed());
-    with_timeout(WATCH_OPEN_TIMEOUT, "a watch", asked).await
+    let stream = with_wire!(collection.kind, W => watch_of::<W>(client, collection, from).boxed());
+    with_timeout(WATCH_OPEN_TIMEOUT, "a watch", stream).await
 }
 
 async fn with_timeout<T>(
@@ -178,7 +178,7 @@ async fn page_of<W: Wire>(
     Ok(Page {
         items: list.items.unwrap_or_default().into_iter().map(Wire::trim).collect(),
         version: list.metadata.resource_version,
-        rest: list.metadata.r#continue.filter(|rest| !rest.is_empty()),
+        continue_token: list.metadata.r#continue.filter(|rest| !rest.is_empty()),
     })
 }
 

@@ -30,14 +30,14 @@ impl AlternativeRequests {
         F: Future<Output = Result<T, Error>>,
     {
         let first = self.first();
-        let answer = request(first).await;
-        if !is_refused(&answer) {
-            return answer;
+        let reply = request(first).await;
+        if !is_refused(&reply) {
+            return reply;
         }
-        let other = first.other();
+        let other = first.opposite();
         let second = request(other).await;
         if is_refused(&second) {
-            return answer;
+            return reply;
         }
         // An error that is not a response of the API server says nothing about permissions.
         if matches!(second, Ok(_) | Err(Error::Api(_))) {
@@ -56,7 +56,7 @@ impl AlternativeRequests {
 }
 
 impl RequestForm {
-    fn other(self) -> Self {
+    fn opposite(self) -> Self {
         match self {
             Self::Fairway => Self::IngressNginx,
             Self::IngressNginx => Self::Fairway,
@@ -65,8 +65,8 @@ impl RequestForm {
 }
 
 /// Whether a permission is missing; a namespace that is being deleted refuses everyone.
-fn is_refused<T>(answer: &Result<T, Error>) -> bool {
-    matches!(answer, Err(Error::Api(status)) if status.is_forbidden() && !is_namespace_terminating(status))
+fn is_refused<T>(response: &Result<T, Error>) -> bool {
+    matches!(response, Err(Error::Api(status)) if status.is_forbidden() && !is_namespace_terminating(status))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::lease::{Candidate, LeaseAction, RENEW_DEADLINE, RETRY_INTERVAL};
 use super::permission::{RefusedPermissions, RequiredPermission};
-use super::standing::ReporterState;
+use super::shared_state::ReporterState;
 
 /// The retry interval of the last replica during shutdown: another departing replica may be about to release the Lease.
 const URGENT_RETRY: Duration = Duration::from_millis(200);
@@ -164,14 +164,14 @@ impl Election {
         Ok(AttemptResult::Done)
     }
 
-    fn check_permission<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
+    fn check_permission<T>(&self, verb: &'static str, response: Result<T, Error>) -> Result<T, Error> {
         let permit = RequiredPermission {
             verb,
             resource: "leases.coordination.k8s.io".into(),
             namespace: self.namespace.as_str().into(),
             lost: "no replica can become the leader, and status and Events are not written",
         };
-        self.refusals.check(permit, answer)
+        self.refusals.check(permit, response)
     }
 
     /// Publishes the role if it changed.

@@ -89,8 +89,8 @@ fn event_reason(code: &str) -> String {
 }
 
 fn event_name(it: &Diagnostic, uid: &str) -> String {
-    let told = format!("{} {uid} {it}", it.origin.kind);
-    format!("{}.{:016x}", truncate(&it.origin.name, MAX_NAME_PREFIX_BYTES), fnv1a(told.as_bytes()))
+    let event_id = format!("{} {uid} {it}", it.origin.kind);
+    format!("{}.{:016x}", truncate(&it.origin.name, MAX_NAME_PREFIX_BYTES), fnv1a(event_id.as_bytes()))
 }
 
 /// 64-bit FNV-1a: names must not change with a library version.

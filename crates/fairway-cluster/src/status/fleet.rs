@@ -32,7 +32,7 @@ fn is_fleet_label(name: &str) -> bool {
 /// The pods of this fleet.
 pub(crate) struct OwnFleet {
     pods: Api<Pod>,
-    own: ObjectKey,
+    own_pod: ObjectKey,
     labels: FleetLabels,
     refusals: Arc<RefusedPermissions>,
     /// What does not work if the pods may not be read.
@@ -62,7 +62,7 @@ impl OwnFleet {
     pub(crate) fn new(client: &Client, own: ObjectKey, refusals: Arc<RefusedPermissions>) -> Self {
         let pods = Api::namespaced(client.clone(), &own.namespace);
         let lost = "it is unknown whether this is the last replica, so status stays when the last one leaves";
-        Self { pods, own, labels: FleetLabels::Unknown, refusals, lost }
+        Self { pods, own_pod: own, labels: FleetLabels::Unknown, refusals, lost }
     }
 
     /// The same with another consequence of missing permissions.
@@ -76,7 +76,7 @@ impl OwnFleet {
         if !matches!(self.labels, FleetLabels::Unknown) {
             return Ok(());
         }
-        let found = self.check_permission("get", self.pods.get_metadata_opt(&self.own.name).await)?;
+        let found = self.check_permission("get", self.pods.get_metadata_opt(&self.own_pod.name).await)?;
         self.labels = match found {
             None => FleetLabels::NotAPod,
             Some(pod) => {
@@ -90,7 +90,7 @@ impl OwnFleet {
 
     /// Whether this pod is being deleted, or already gone although its processes still run.
     pub(crate) async fn is_own_pod_deleted(&self) -> Result<bool, Error> {
-        let found = self.check_permission("get", self.pods.get_metadata_opt(&self.own.name).await)?;
+        let found = self.check_permission("get", self.pods.get_metadata_opt(&self.own_pod.name).await)?;
         Ok(match found {
             Some(pod) => pod.metadata.deletion_timestamp.is_some(),
             None => matches!(self.labels, FleetLabels::Known(_)),
@@ -104,7 +104,7 @@ impl OwnFleet {
         let list = self.pods.list(&ListParams::default().labels(&selector)).await;
         let pods = self.check_permission("list", list)?;
         let name = |pod: &Pod| pod.metadata.name.clone().unwrap_or_default();
-        let other = pods.items.iter().find(|pod| name(pod) != *self.own.name && is_staying(pod));
+        let other = pods.items.iter().find(|pod| name(pod) != *self.own_pod.name && is_staying(pod));
         Ok(other.map_or(OtherReplica::None, |pod| OtherReplica::Pod(name(pod))))
     }
 
@@ -124,9 +124,10 @@ impl OwnFleet {
                 let list = self.pods.list(&ListParams::default().labels(&selector)).await;
                 self.check_permission("list", list)?.items
             }
-            None => {
-                self.check_permission("get", self.pods.get_opt(&self.own.name).await)?.into_iter().collect()
-            }
+            None => self
+                .check_permission("get", self.pods.get_opt(&self.own_pod.name).await)?
+                .into_iter()
+                .collect(),
         };
         Ok(pods.into_iter().filter(is_ready).filter_map(|pod| pod.spec?.node_name).collect())
     }
@@ -139,9 +140,9 @@ impl OwnFleet {
         (!pairs.is_empty()).then(|| pairs.join(","))
     }
 
-    fn check_permission<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
-        let (namespace, lost) = (self.own.namespace.clone(), self.lost);
-        self.refusals.check(RequiredPermission { verb, resource: "pods".into(), namespace, lost }, answer)
+    fn check_permission<T>(&self, verb: &'static str, response: Result<T, Error>) -> Result<T, Error> {
+        let (namespace, lost) = (self.own_pod.namespace.clone(), self.lost);
+        self.refusals.check(RequiredPermission { verb, resource: "pods".into(), namespace, lost }, response)
     }
 }
 

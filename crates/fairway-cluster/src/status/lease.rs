@@ -23,7 +23,7 @@ pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) struct Candidate {
     identity: String,
     observed: Option<ObservedLease>,
-    held: Holding,
+    holding: Holding,
 }
 
 /// The record as last seen.
@@ -54,7 +54,7 @@ pub(crate) enum LeaseAction {
 impl Candidate {
     /// A candidate that holds nothing yet.
     pub(crate) fn new(identity: &str) -> Self {
-        Self { identity: identity.to_owned(), observed: None, held: Holding::No }
+        Self { identity: identity.to_owned(), observed: None, holding: Holding::No }
     }
 
     /// Whether it leads at `now`.
@@ -64,7 +64,7 @@ impl Candidate {
 
     /// When it must stop leading unless it renews before.
     pub(crate) fn leads_until(&self) -> Option<Instant> {
-        match self.held {
+        match self.holding {
             Holding::No => None,
             Holding::Since(renewed) => Some(renewed + RENEW_DEADLINE),
         }
@@ -97,7 +97,7 @@ impl Candidate {
         let spec = seen.lease.spec.clone().unwrap_or_default();
         let holder = spec.holder_identity.clone().unwrap_or_default();
         if holder != self.identity && !holder.is_empty() && now < seen.at + promised_duration(&spec) {
-            self.held = Holding::No;
+            self.holding = Holding::No;
             return LeaseAction::Wait;
         }
         let transitions = spec.lease_transitions.unwrap_or(0);
@@ -111,7 +111,7 @@ impl Candidate {
 
     /// The API server stored the request sent at `sent`.
     pub(crate) fn record_written(&mut self, lease: Lease, sent: Instant) {
-        self.held = Holding::Since(sent);
+        self.holding = Holding::Since(sent);
         self.observed = Some(ObservedLease { lease, at: sent });
     }
 
@@ -124,7 +124,7 @@ impl Candidate {
 
     /// Stops leading: another took the Lease, or it was not renewed in time.
     pub(crate) fn stop_leading(&mut self) {
-        self.held = Holding::No;
+        self.holding = Holding::No;
     }
 
     /// The record that frees the Lease for others at once.
@@ -140,7 +140,7 @@ impl Candidate {
             ..LeaseSpec::default()
         };
         let lease = Lease { metadata: seen.lease.metadata.clone(), spec: Some(spec) };
-        self.held = Holding::No;
+        self.holding = Holding::No;
         Some(lease)
     }
 

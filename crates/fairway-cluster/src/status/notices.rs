@@ -45,7 +45,7 @@ struct Notice {
     /// How many sources report it.
     found: u32,
     due: Instant,
-    said: EventState,
+    event_state: EventState,
     failures: u32,
 }
 
@@ -112,7 +112,7 @@ impl Notices {
         loop {
             let (due, words) = self.due.first().filter(|(due, _)| *due <= now).cloned()?;
             self.due.remove(&(due, words.clone()));
-            let Notice { diagnostic, said, .. } = self.notices.get(&words)?;
+            let Notice { diagnostic, event_state: said, .. } = self.notices.get(&words)?;
             if let Some(until) = self.refused.paused_until(&event_namespace(diagnostic), now) {
                 self.schedule(&words, until);
                 continue;
@@ -131,7 +131,7 @@ impl Notices {
         let Some(notice) = self.notices.get_mut(&words) else { return };
         let due = match wrote {
             WriteOutcome::Written(count) => {
-                (notice.said, notice.failures) = (EventState::Written(now, count), 0);
+                (notice.event_state, notice.failures) = (EventState::Written(now, count), 0);
                 self.refused.record_success(&event_namespace(it));
                 now + REPEAT_INTERVAL
             }
@@ -155,14 +155,19 @@ impl Notices {
 
     fn add(&mut self, it: Diagnostic, now: Instant) {
         let words = notice_text(&it);
-        let fresh =
-            || Notice { diagnostic: Arc::new(it), found: 0, due: now, said: EventState::No, failures: 0 };
+        let fresh = || Notice {
+            diagnostic: Arc::new(it),
+            found: 0,
+            due: now,
+            event_state: EventState::No,
+            failures: 0,
+        };
         let notice = self.notices.entry(words.clone()).or_insert_with(fresh);
         notice.found += 1;
         if notice.found > 1 {
             return;
         }
-        let due = match notice.said {
+        let due = match notice.event_state {
             EventState::No => now + MIN_DURATION,
             EventState::Written(last, _) => (now + MIN_DURATION).max(last + MIN_REPEAT_INTERVAL),
         };
@@ -175,7 +180,7 @@ impl Notices {
         notice.found = notice.found.saturating_sub(1);
         if notice.found == 0 {
             self.due.remove(&(notice.due, words.clone()));
-            if notice.said == EventState::No {
+            if notice.event_state == EventState::No {
                 self.notices.remove(&words);
             } else {
                 // Kept for a while: it may come back.

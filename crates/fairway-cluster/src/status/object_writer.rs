@@ -24,7 +24,7 @@ use super::observed::FIELD_MANAGER;
 use super::pace::RequestPace;
 use super::permission::{RefusedPermissions, RequiredPermission};
 use super::replacements::LastWritten;
-use super::standing::{ReporterState, StatusKind};
+use super::shared_state::{ReporterState, StatusKind};
 use super::statement::{PendingUpdate, WritableStatus, last_writer};
 use super::updates::ViewUpdates;
 
@@ -57,7 +57,7 @@ pub(crate) struct ObjectWriter<S> {
     resources: Resources,
     pace: RequestPace,
     /// When to report conflicts.
-    tell: Option<Instant>,
+    report_at: Option<Instant>,
     running: FuturesUnordered<BoxFuture<'static, (ObjectRef, JobResult)>>,
 }
 
@@ -79,7 +79,7 @@ impl<S: WritableStatus> ObjectWriter<S> {
             objects: ObjectSchedule::new(),
             resources: Resources::default(),
             pace: RequestPace::for_statuses(Instant::now()),
-            tell: None,
+            report_at: None,
             running: FuturesUnordered::new(),
         }
     }
@@ -100,7 +100,7 @@ impl<S: WritableStatus> ObjectWriter<S> {
             let due =
                 self.objects.next_due().filter(|_| leads && self.running.len() < MAX_CONCURRENT_REQUESTS);
             let due = due.map(|due| due.max(self.pace.next_at()));
-            let tell = self.tell;
+            let tell = self.report_at;
             tokio::select! {
                 Some((object, said)) = self.running.next(), if !self.running.is_empty() => {
                     self.record_result(&object, said);
@@ -127,13 +127,13 @@ impl<S: WritableStatus> ObjectWriter<S> {
 
     fn schedule_conflict_report(&mut self) {
         let soon = Instant::now() + CONFLICT_REPORT_DELAY;
-        self.tell = Some(self.tell.map_or(soon, |at| at.min(soon)));
+        self.report_at = Some(self.report_at.map_or(soon, |at| at.min(soon)));
     }
 
     fn report_conflicts(&mut self) {
         let now = Instant::now();
         let contested = self.objects.conflict_diagnostics(now);
-        self.tell = if contested.is_empty() { None } else { Some(now + CONFLICT_REPORT_INTERVAL) };
+        self.report_at = if contested.is_empty() { None } else { Some(now + CONFLICT_REPORT_INTERVAL) };
         self.standing.set_conflicts(StatusKind::GatewayApi, contested);
     }
 
@@ -171,14 +171,14 @@ impl<S: WritableStatus> ObjectWriter<S> {
         }
     }
 
-    fn record_result(&mut self, object: &ObjectRef, said: JobResult) {
-        match &said {
+    fn record_result(&mut self, object: &ObjectRef, result: JobResult) {
+        match &result {
             JobResult::Written(_) => self.standing.count_status_written(),
             JobResult::Refused | JobResult::Failed => self.standing.count_status_failed(),
             JobResult::Replaced(_) => self.schedule_conflict_report(),
             JobResult::NoWrite | JobResult::Conflict => {}
         }
-        self.objects.record_result(object, said, Instant::now());
+        self.objects.record_result(object, result, Instant::now());
     }
 }
 
@@ -200,7 +200,7 @@ struct StatusJob<S> {
 
 impl<S: WritableStatus> StatusJob<S> {
     async fn run(self, object: ObjectRef) -> (ObjectRef, JobResult) {
-        let said = match timeout(REQUEST_TIMEOUT, self.write_status(&object)).await {
+        let result = match timeout(REQUEST_TIMEOUT, self.write_status(&object)).await {
             Ok(Ok(said)) => said,
             Ok(Err(Error::Api(status))) if status.is_forbidden() => JobResult::Refused,
             Ok(Err(Error::Api(status))) if status.is_conflict() => JobResult::Conflict,
@@ -211,7 +211,7 @@ impl<S: WritableStatus> StatusJob<S> {
             }
             Err(_) => JobResult::Failed,
         };
-        (object, said)
+        (object, result)
     }
 
     /// Reads the object as stored first: entries of other writers must stay byte for byte, and the known object has only the
@@ -253,12 +253,12 @@ impl<S: WritableStatus> StatusJob<S> {
         object: &ObjectRef,
         request: Request<Vec<u8>>,
     ) -> Result<Value, Error> {
-        let answer = self.client.request(request).await;
+        let response = self.client.request(request).await;
         let subresource = if verb == "get" { "" } else { "/status" };
         let resource =
             object.kind.api().map(|known| known.group_resource(subresource)).unwrap_or_default().into();
         let permit =
             RequiredPermission { verb, resource, namespace: object.key.namespace.clone(), lost: CONSEQUENCE };
-        self.refusals.check(permit, answer)
+        self.refusals.check(permit, response)
     }
 }

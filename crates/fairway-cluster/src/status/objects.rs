@@ -150,7 +150,7 @@ impl<S: ComparableStatus> ObjectSchedule<S> {
     }
 
     /// Records the result of a job.
-    pub(crate) fn record_result(&mut self, object: &ObjectRef, said: JobResult, now: Instant) {
+    pub(crate) fn record_result(&mut self, object: &ObjectRef, result: JobResult, now: Instant) {
         let Some(ScheduledObject { state, failures }) = self.entries.get(object).copied() else { return };
         if state == JobState::Gone {
             self.drop_entry(object);
@@ -166,7 +166,7 @@ impl<S: ComparableStatus> ObjectSchedule<S> {
                 failures: times,
             }
         };
-        match said {
+        match result {
             JobResult::NoWrite => self.finish_job(object, state, now),
             JobResult::Written(lost) => {
                 if matches!(state, JobState::Busy | JobState::Overtaken) {

@@ -24,7 +24,7 @@ pub(crate) struct RequiredPermission {
 /// The refusals that were logged.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedPermissions {
-    said: Mutex<BTreeSet<RequiredPermission>>,
+    reported: Mutex<BTreeSet<RequiredPermission>>,
 }
 
 /// Whether the response is about a namespace that is being deleted (`NamespaceTerminatingCause`).
@@ -45,8 +45,8 @@ impl fmt::Display for RequiredPermission {
 
 impl RefusedPermissions {
     /// Logs what the result of a request says about `permit`, if that is new; returns the result.
-    pub(crate) fn check<T>(&self, permit: RequiredPermission, answer: Result<T, Error>) -> Result<T, Error> {
-        match &answer {
+    pub(crate) fn check<T>(&self, permit: RequiredPermission, reply: Result<T, Error>) -> Result<T, Error> {
+        match &reply {
             // A namespace that is being deleted accepts nothing new from anyone.
             Err(Error::Api(status)) if is_namespace_terminating(status) => {}
             Err(Error::Api(status)) if status.is_forbidden() => self.record_refusal(permit, &status.message),
@@ -54,7 +54,7 @@ impl RefusedPermissions {
             Ok(_) | Err(Error::Api(_)) => self.record_grant(&permit),
             Err(_) => {}
         }
-        answer
+        reply
     }
 
     /// Logs what the failure of a watch says about its permission, if that is new.
@@ -68,22 +68,22 @@ impl RefusedPermissions {
         }
     }
 
-    fn record_refusal(&self, permit: RequiredPermission, answer: &str) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if !said.contains(&permit) {
+    fn record_refusal(&self, permit: RequiredPermission, response: &str) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if !reported.contains(&permit) {
             tracing::error!(
-                answer,
+                answer = response,
                 "missing {permit}: {}; grant it to the ServiceAccount; Fairway retries without a restart",
                 permit.lost
             );
-            said.insert(permit);
+            reported.insert(permit);
         }
     }
 
     /// Logs that the permission was granted, if it was missing before.
     pub(crate) fn record_grant(&self, permit: &RequiredPermission) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.remove(permit) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.remove(permit) {
             tracing::info!("now granted: {permit}");
         }
     }
@@ -112,8 +112,8 @@ mod tests {
         let ending =
             r#"{"causes":[{"reason":"NamespaceTerminating","message":"ends","field":"metadata.namespace"}]}"#;
         assert!(refusals.check(permit(), forbidden(ending)).is_err());
-        assert!(refusals.said.lock().unwrap().is_empty());
+        assert!(refusals.reported.lock().unwrap().is_empty());
         assert!(refusals.check(permit(), forbidden("{}")).is_err());
-        assert_eq!(refusals.said.lock().unwrap().len(), 1);
+        assert_eq!(refusals.reported.lock().unwrap().len(), 1);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fairway_control::inlet::Inlet;
+use fairway_control::input::Inlet;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::placement::{Address, AddressKind};
 use fairway_objects::resources::Change;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::nodes::{self, NodeAddresses};
 use super::permission::{RefusedPermissions, RequiredPermission};
 use super::updates::ViewUpdates;
-use crate::source::follow::{FullObject, ObjectStore, StoreEvent};
+use crate::source::object_store::{FullObject, ObjectStore, StoreEvent};
 
 /// Where the addresses for `status.loadBalancer` come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,11 +120,15 @@ fn publish_service(key: &ObjectKey, service: Option<&Service>, sender: &watch::S
     publish_if_changed(&format!("Service {key}"), service_addresses(service), sender);
 }
 
-fn publish_if_changed(of: &str, addresses: BTreeSet<Arc<str>>, sender: &watch::Sender<Option<Addresses>>) {
+fn publish_if_changed(
+    source: &str,
+    addresses: BTreeSet<Arc<str>>,
+    sender: &watch::Sender<Option<Addresses>>,
+) {
     sender.send_if_modified(|before| {
         let differs = before.as_deref() != Some(&addresses);
         if differs {
-            tracing::info!(of, ?addresses, "addresses for the status of Ingresses");
+            tracing::info!(of = source, ?addresses, "addresses for the status of Ingresses");
             *before = Some(Arc::new(addresses));
         }
         differs
@@ -164,7 +168,7 @@ mod tests {
     use std::time::Duration;
 
     use fairway_control::engine::Engine;
-    use fairway_control::inlet::pipe;
+    use fairway_control::input::pipe;
     use fairway_control::pipeline::Viewer;
     use fairway_objects::options::Options;
 
@@ -179,7 +183,7 @@ mod tests {
         let addresses = watch::Sender::new(None);
         let updates = ViewUpdates::new(viewer.clone(), Duration::from_millis(20));
         tokio::spawn(send_to_pipeline(addresses.subscribe(), updates, inlet));
-        let heard = async || {
+        let next_change = async || {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let batch = outlet.next(Duration::ZERO)?;
             let Some(Change::Published(published)) = batch.changes.into_iter().next() else { return None };
@@ -187,14 +191,14 @@ mod tests {
             Some(published.iter().map(text).collect::<Vec<_>>())
         };
         addresses.send_replace(publish(&["192.0.2.7", "lb.example"]));
-        assert_eq!(heard().await, None, "there are no objects");
+        assert_eq!(next_change().await, None, "there are no objects");
         let mut engine = Engine::new(Options::default());
         engine.update(Vec::new(), 0);
         viewer.set_outcome(engine.current().unwrap().clone());
         let both = ["IPAddress 192.0.2.7", "Hostname lb.example"].map(str::to_owned);
-        assert_eq!(heard().await.as_deref(), Some(&both[..]));
+        assert_eq!(next_change().await.as_deref(), Some(&both[..]));
         addresses.send_replace(publish(&[""]));
-        assert_eq!(heard().await, Some(Vec::new()));
+        assert_eq!(next_change().await, Some(Vec::new()));
     }
 
     fn addresses_of(service: serde_json::Value) -> Vec<String> {

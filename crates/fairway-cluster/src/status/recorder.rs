@@ -24,7 +24,7 @@ use super::notices::{DueEvent, Notices, WriteOutcome, event_namespace};
 use super::observed::FIELD_MANAGER;
 use super::pace::RequestPace;
 use super::permission::{RefusedPermissions, RequiredPermission, is_namespace_terminating};
-use super::standing::ReporterState;
+use super::shared_state::ReporterState;
 use super::updates::ViewUpdates;
 
 /// Events at once after idle time.

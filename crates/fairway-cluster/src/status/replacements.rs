@@ -12,14 +12,14 @@ use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::ObjectRef;
 use tokio::time::Instant;
 
-use super::contest::WriterConflict;
+use super::contending_writer::WriterConflict;
 use super::statement::FieldNames;
 
 /// All conflicts; initially none.
 #[derive(Debug, Default)]
 pub(crate) struct WriterConflicts {
     /// Statuses that this process wrote and would write again, with the fields that the API server dropped.
-    own: BTreeMap<ObjectRef, FieldNames>,
+    own_fields: BTreeMap<ObjectRef, FieldNames>,
     /// Statuses that were replaced.
     replaced: BTreeMap<ObjectRef, WriterConflict>,
 }
@@ -46,17 +46,17 @@ impl LastWritten {
 impl WriterConflicts {
     /// What is known about the status of an object.
     pub(crate) fn last_written(&self, object: &ObjectRef) -> LastWritten {
-        self.own.get(object).map_or(LastWritten::Unknown, |lost| LastWritten::Own(lost.clone()))
+        self.own_fields.get(object).map_or(LastWritten::Unknown, |lost| LastWritten::Own(lost.clone()))
     }
 
     /// This process wrote the desired status; the API server dropped the fields `lost`.
     pub(crate) fn record_written(&mut self, object: &ObjectRef, lost: FieldNames) {
-        self.own.insert(object.clone(), lost);
+        self.own_fields.insert(object.clone(), lost);
     }
 
     /// The desired status changed.
     pub(crate) fn forget_written(&mut self, object: &ObjectRef) {
-        self.own.remove(object);
+        self.own_fields.remove(object);
     }
 
     /// Another writer, possibly named `by`, replaced the status. Returns when it may be written again.
@@ -66,7 +66,7 @@ impl WriterConflicts {
         by: Option<&Arc<str>>,
         now: Instant,
     ) -> Instant {
-        self.own.remove(object);
+        self.own_fields.remove(object);
         let contest = self.replaced.entry(object.clone()).or_default();
         contest.record_replacement(now);
         if let Some(manager) = by {
@@ -77,7 +77,7 @@ impl WriterConflicts {
 
     /// The object is gone.
     pub(crate) fn forget(&mut self, object: &ObjectRef) {
-        self.own.remove(object);
+        self.own_fields.remove(object);
         self.replaced.remove(object);
     }
 

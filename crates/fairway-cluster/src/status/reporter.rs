@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{io, thread};
 
-use fairway_control::inlet::Inlet;
+use fairway_control::input::Inlet;
 use fairway_control::pipeline::{View, Viewer};
 use fairway_objects::object::ObjectKey;
 use kube::Client;
@@ -20,7 +20,7 @@ use super::object_writer::{ObjectWriter, Versions};
 use super::permission::RefusedPermissions;
 use super::publish::{self, PublishAddresses};
 use super::recorder::{EventRecorder, RecorderSources};
-use super::standing::ReporterState;
+use super::shared_state::ReporterState;
 use super::tickets::{TicketKeeper, TicketOptions};
 use super::updates::ViewUpdates;
 use super::writer::{self, IngressStatusWriter, WriterCommand};
@@ -61,14 +61,14 @@ pub struct GatewayStatusOptions {
     /// The API versions in which its kinds are requested.
     pub versions: Versions,
     /// What Gateways get; `None` if the Service of Fairway's pods is not configured.
-    pub places: Option<GatewayKeeperOptions>,
+    pub placement: Option<GatewayKeeperOptions>,
     /// The way into the pipeline, for the addresses of Ingresses.
     pub inlet: Inlet,
 }
 
 impl std::fmt::Debug for GatewayStatusOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GatewayDuties").field("places", &self.places).finish_non_exhaustive()
+        f.debug_struct("GatewayDuties").field("places", &self.placement).finish_non_exhaustive()
     }
 }
 
@@ -103,7 +103,7 @@ impl Reporter {
     /// No thread or runtime can be started.
     pub fn start(connect: Connect, options: ReporterOptions, viewer: Viewer) -> io::Result<Self> {
         let standing = ReporterState::default();
-        if options.gateways.as_ref().is_none_or(|duties| duties.places.is_none()) {
+        if options.gateways.as_ref().is_none_or(|duties| duties.placement.is_none()) {
             standing.set_gateways_placed();
         }
         if options.tickets.is_none() {
@@ -235,7 +235,7 @@ impl ReporterTasks {
         let recorder = EventRecorder::new(client.clone(), &pod.name, refusals.clone(), standing.clone());
         let mut others = vec![tokio::spawn(recorder.run(sources))];
         let mut inlet = None;
-        if let Some(GatewayStatusOptions { versions, places, inlet: into }) = gateways {
+        if let Some(GatewayStatusOptions { versions, placement: places, inlet: into }) = gateways {
             inlet = Some(into);
             let statuses = Box::new(|view: &View| view.outcome.translation.gateway.statuses.clone());
             let (client, refusals) = (client.clone(), refusals.clone());

@@ -13,7 +13,7 @@ use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::{Kind, ObjectKey};
 use tokio::time::Instant;
 
-use super::contest::WriterConflict;
+use super::contending_writer::WriterConflict;
 use super::observed::{FIELD_MANAGER, ObservedStatus};
 use super::pauses::{NamespacePauses, doubled_pause};
 use super::publish::Addresses;
@@ -36,7 +36,7 @@ pub(crate) struct IngressSchedule {
     contested: BTreeSet<ObjectKey>,
     due: BTreeSet<(Instant, ObjectKey)>,
     served: Translation,
-    wanted: Option<Addresses>,
+    desired_addresses: Option<Addresses>,
     /// All addresses that were ever published: the ones this fleet may remove.
     ours: BTreeSet<Arc<str>>,
     /// Namespaces in which writes are forbidden.
@@ -55,7 +55,7 @@ enum PublishMode {
 #[derive(Debug)]
 struct ScheduledIngress {
     claim: ServedState,
-    seen: ObservedStatus,
+    observed: ObservedStatus,
     /// The addresses last written.
     written: Option<BTreeSet<Arc<str>>>,
     state: JobState,
@@ -70,7 +70,7 @@ enum JobFailures {
     None,
     Some {
         times: u32,
-        again: Instant,
+        retry_at: Instant,
     },
 }
 
@@ -125,7 +125,7 @@ impl IngressSchedule {
             contested: BTreeSet::new(),
             due: BTreeSet::new(),
             served: Translation::default(),
-            wanted: None,
+            desired_addresses: None,
             ours: BTreeSet::new(),
             refused: NamespacePauses::default(),
         }
@@ -147,13 +147,13 @@ impl IngressSchedule {
 
     /// The addresses to publish.
     pub(crate) fn desired_addresses(&self) -> Option<&Addresses> {
-        self.wanted.as_ref()
+        self.desired_addresses.as_ref()
     }
 
     /// Sets the addresses to publish.
     pub(crate) fn set_addresses(&mut self, addresses: Option<Addresses>, now: Instant) {
         self.ours.extend(addresses.iter().flat_map(|all| all.iter()).cloned());
-        self.wanted = addresses;
+        self.desired_addresses = addresses;
         self.reschedule_all(now);
     }
 
@@ -226,14 +226,14 @@ impl IngressSchedule {
                 if let Some(manager) = observed.manager.as_ref().filter(|name| ***name != *FIELD_MANAGER) {
                     entry.contest.set_other_writer(manager);
                 }
-                entry.observe(observed, self.wanted.as_ref(), now);
-                if entry.claim == ServedState::Removed && !is_own(&entry.seen) {
+                entry.observe(observed, self.desired_addresses.as_ref(), now);
+                if entry.claim == ServedState::Removed && !is_own(&entry.observed) {
                     return self.drop_entry(key);
                 }
             }
             IngressJobResult::Written(observed) => {
                 (entry.failures, entry.written) = (JobFailures::None, Some(observed.addresses.clone()));
-                entry.observe_written(observed, self.wanted.as_ref(), now);
+                entry.observe_written(observed, self.desired_addresses.as_ref(), now);
                 self.refused.record_success(&key.namespace);
             }
             IngressJobResult::Conflict => {
@@ -259,8 +259,8 @@ impl IngressSchedule {
         let entry =
             self.entries.entry(key.clone()).or_insert_with(|| ScheduledIngress::new(observed.clone()));
         entry.claim = ServedState::Served;
-        if observed.is_newer_than(&entry.seen) {
-            entry.observe(observed, self.wanted.as_ref(), now);
+        if observed.is_newer_than(&entry.observed) {
+            entry.observe(observed, self.desired_addresses.as_ref(), now);
         }
         self.reschedule(key, now);
     }
@@ -278,7 +278,7 @@ impl IngressSchedule {
     /// The version of an Ingress is not the expected one: it is read before it is written.
     fn mark_unread(&mut self, key: &ObjectKey) {
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.seen.version = Arc::default();
+            entry.observed.version = Arc::default();
         }
     }
 
@@ -298,7 +298,7 @@ impl IngressSchedule {
         if entry.state == JobState::Busy {
             return;
         }
-        let unread = entry.claim == ServedState::Removed && entry.seen.version.is_empty();
+        let unread = entry.claim == ServedState::Removed && entry.observed.version.is_empty();
         if !unread && self.desired_status(entry).is_none() {
             if entry.claim == ServedState::Removed {
                 return self.drop_entry(key);
@@ -309,7 +309,7 @@ impl IngressSchedule {
         if let JobState::Due(before) = entry.state {
             due = due.max(before.min(now + REMOVAL_DELAY));
         }
-        if let JobFailures::Some { again, .. } = entry.failures {
+        if let JobFailures::Some { retry_at: again, .. } = entry.failures {
             due = due.max(again);
         }
         if let Some(until) = entry.contest.pause_until().filter(|_| self.mode == PublishMode::Publishing) {
@@ -320,21 +320,21 @@ impl IngressSchedule {
 
     fn next_job(&self, key: &ObjectKey) -> Option<IngressJob> {
         let entry = self.entries.get(key)?;
-        if entry.seen.version.is_empty() {
+        if entry.observed.version.is_empty() {
             return Some(IngressJob::Read(key.clone()));
         }
         let addresses = self.desired_status(entry)?;
-        Some(IngressJob::Write { ingress: key.clone(), version: entry.seen.version.clone(), addresses })
+        Some(IngressJob::Write { ingress: key.clone(), version: entry.observed.version.clone(), addresses })
     }
 
     /// The desired status, if it differs from the observed one.
     fn desired_status(&self, entry: &ScheduledIngress) -> Option<BTreeSet<Arc<str>>> {
-        let now = &entry.seen.addresses;
+        let now = &entry.observed.addresses;
         if self.mode == PublishMode::Clearing || entry.claim == ServedState::Removed {
             let others: BTreeSet<_> = now.difference(&self.ours).cloned().collect();
             return (others.len() < now.len()).then_some(others);
         }
-        let wanted = self.wanted.as_ref()?;
+        let wanted = self.desired_addresses.as_ref()?;
         // Without addresses, this fleet removes what it wrote and nothing else.
         let nothing_to_say = wanted.is_empty() && entry.written.is_none();
         (**wanted != *now && !nothing_to_say).then(|| (**wanted).clone())
@@ -361,7 +361,7 @@ impl ScheduledIngress {
     fn new(seen: ObservedStatus) -> Self {
         Self {
             claim: ServedState::Served,
-            seen,
+            observed: seen,
             written: None,
             state: JobState::Rest,
             failures: JobFailures::None,
@@ -371,9 +371,9 @@ impl ScheduledIngress {
 
     /// Observes the result of a write; a later state may have been observed before it.
     fn observe_written(&mut self, observed: ObservedStatus, wanted: Option<&Addresses>, now: Instant) {
-        let later = !self.seen.version.is_empty() && self.seen.is_newer_than(&observed);
-        let later = later.then(|| self.seen.clone());
-        self.seen = observed;
+        let later = !self.observed.version.is_empty() && self.observed.is_newer_than(&observed);
+        let later = later.then(|| self.observed.clone());
+        self.observed = observed;
         if let Some(later) = later {
             self.observe(later, wanted, now);
         }
@@ -382,15 +382,15 @@ impl ScheduledIngress {
     /// Observes a status; detects whether another writer replaced the one written here.
     fn observe(&mut self, observed: ObservedStatus, wanted: Option<&Addresses>, now: Instant) {
         let shown = |addresses: &BTreeSet<_>| wanted.is_some_and(|wanted| **wanted == *addresses);
-        let ours = self.written.as_ref() == Some(&self.seen.addresses) && shown(&self.seen.addresses);
+        let ours = self.written.as_ref() == Some(&self.observed.addresses) && shown(&self.observed.addresses);
         let replaced = ours && !shown(&observed.addresses) && self.claim == ServedState::Served;
         let unknown = observed.manager.is_none();
-        self.seen = observed;
+        self.observed = observed;
         if replaced {
             self.contest.record_replacement(now);
             if unknown {
                 // It is read before it is written again, to find out who wrote it.
-                self.seen.version = Arc::default();
+                self.observed.version = Arc::default();
             }
         }
     }
@@ -402,7 +402,7 @@ impl JobFailures {
             Self::None => 0,
             Self::Some { times, .. } => times.saturating_add(1),
         };
-        *self = Self::Some { times, again: now + doubled_pause(FIRST_RETRY, times, MAX_RETRY) };
+        *self = Self::Some { times, retry_at: now + doubled_pause(FIRST_RETRY, times, MAX_RETRY) };
     }
 }
 

@@ -50,9 +50,9 @@ pub(crate) struct PendingUpdate {
 
 impl ComparableStatus for ObjectStatus {
     fn is_same_as(&self, before: &Self) -> bool {
-        let Self { uid, version: _, generation, controller, own } = self;
+        let Self { uid, version: _, generation, controller, own_status: own } = self;
         (uid, generation, controller, own)
-            == (&before.uid, &before.generation, &before.controller, &before.own)
+            == (&before.uid, &before.generation, &before.controller, &before.own_status)
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
             version: version.into(),
             generation: Some(generation),
             controller: "c".into(),
-            own: OwnStatus::Class(Box::new(ClassStatus { conditions, features: &["Gateway"] })),
+            own_status: OwnStatus::Class(Box::new(ClassStatus { conditions, features: &["Gateway"] })),
         }
     }
 

@@ -24,7 +24,7 @@ use super::pace::RequestPace;
 use super::permission::{RefusedPermissions, RequiredPermission};
 use super::publish::Addresses;
 use super::schedule::{IngressJob, IngressJobResult, IngressSchedule};
-use super::standing::{ReporterState, StatusKind};
+use super::shared_state::{ReporterState, StatusKind};
 use super::updates::ViewUpdates;
 
 /// Maximum number of concurrent jobs, which bounds the load on the API server.

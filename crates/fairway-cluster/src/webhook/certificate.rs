@@ -50,7 +50,7 @@ pub struct CertificateFiles {
 pub(crate) struct Certificate {
     files: CertificateFiles,
     /// Contents of the files at the last check, valid or not.
-    seen: Contents,
+    seen_contents: Contents,
     config: Arc<ServerConfig>,
 }
 
@@ -66,7 +66,7 @@ impl Certificate {
     pub(crate) fn read(files: CertificateFiles) -> Result<Self, CertificateError> {
         let seen = Contents::read(&files)?;
         let config = Arc::new(server_config(&files, &seen)?);
-        Ok(Self { files, seen, config })
+        Ok(Self { files, seen_contents: seen, config })
     }
 
     /// The TLS configuration for new connections.
@@ -77,7 +77,7 @@ impl Certificate {
     /// Reloads the files if they changed and are valid. Each state of the files is logged once.
     pub(crate) fn refresh(&mut self) {
         let now = match Contents::read(&self.files) {
-            Ok(now) if now == self.seen => return,
+            Ok(now) if now == self.seen_contents => return,
             Ok(now) => now,
             // The files are probably being replaced. If this lasts, an expired certificate will show it.
             Err(error) => return tracing::debug!(%error, "the webhook's certificate"),
@@ -89,7 +89,7 @@ impl Certificate {
             }
             Err(error) => tracing::warn!(%error, "the webhook keeps its previous certificate"),
         }
-        self.seen = now;
+        self.seen_contents = now;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Decodes `AdmissionReview` requests of `admission.k8s.io/v1` and builds the responses. Pure.
 
-use fairway_control::trial::Verdict;
+use fairway_control::dry_run::Verdict;
 use fairway_objects::diagnostic::Diagnostic;
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Deserialize;

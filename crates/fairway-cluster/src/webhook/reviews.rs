@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fairway_control::dry_run::Verdict;
 use fairway_control::exposition::{escaped, head, line, single};
-use fairway_control::trial::Verdict;
 use fairway_objects::object::ObjectKey;
 
 /// How many Ingresses get their own series; the rest share one without a name.

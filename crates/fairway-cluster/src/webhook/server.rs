@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use std::{io, thread};
 
-use fairway_control::inlet::Inlet;
-use fairway_control::places::{ConnectionHandle, ConnectionSlots};
+use fairway_control::connection_slots::{ConnectionHandle, ConnectionSlots};
+use fairway_control::input::Inlet;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -20,8 +20,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::certificate::{Certificate, CertificateError, CertificateFiles};
-use super::judge::IngressReviewer;
 use super::review::{self, AdmissionRequest, ReviewedObject};
+use super::review_queue::IngressReviewer;
 use super::reviews::Reviews;
 
 /// The API server's own request limit (`--max-resource-write-bytes`, 3 MiB).
@@ -139,7 +139,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, judge: IngressReviewer,
         }
         Err(_) => return,
     };
-    let answer = service_fn(move |request: Request<Incoming>| {
+    let response = service_fn(move |request: Request<Incoming>| {
         let (judge, pace) = (judge.clone(), pace.clone());
         async move { Ok::<_, Infallible>(respond(request, &judge, &pace).await) }
     });
@@ -147,7 +147,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, judge: IngressReviewer,
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(64 * 1024)
-        .serve_connection(TokioIo::new(stream), answer);
+        .serve_connection(TokioIo::new(stream), response);
     // The client is gone or too slow; there is nobody to report it to.
     _ = connection.await;
 }
@@ -160,10 +160,10 @@ async fn respond(
     pace.wait_for_client();
     let began = Instant::now();
     if request.method() != Method::POST {
-        let mut answer =
+        let mut response =
             text_response(StatusCode::METHOD_NOT_ALLOWED, "use POST for an AdmissionReview\n".into());
-        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-        return answer;
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+        return response;
     }
     let body = match timeout(BODY_TIMEOUT, Limited::new(request.into_body(), MAX_BODY).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
@@ -174,16 +174,16 @@ async fn respond(
         Err(_) => return text_response(StatusCode::REQUEST_TIMEOUT, "timed out reading the body\n".into()),
     };
     pace.wait_for_response();
-    let answer = match AdmissionRequest::read(&body) {
+    let response = match AdmissionRequest::read(&body) {
         Ok(question) => {
-            let answer = review_response(question, judge).await;
+            let response = review_response(question, judge).await;
             judge.reviews.record_response(began.elapsed());
-            answer
+            response
         }
         Err(problem) => text_response(StatusCode::BAD_REQUEST, format!("{problem}\n")),
     };
     pace.wait_for_client();
-    answer
+    response
 }
 
 async fn review_response(
@@ -205,14 +205,14 @@ async fn review_response(
 }
 
 fn json_response(value: &serde_json::Value) -> WebhookResponse {
-    let mut answer = Response::new(Full::from(value.to_string()));
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer
+    let mut response = Response::new(Full::from(value.to_string()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 fn text_response(status: StatusCode, text: String) -> WebhookResponse {
-    let mut answer = Response::new(Full::from(text));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    answer
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }

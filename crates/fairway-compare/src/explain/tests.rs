@@ -152,9 +152,9 @@ fn a_secret_outside_the_input_is_not_reported_as_missing() {
         "nginx.ingress.kubernetes.io/auth-secret": "users"
     });
     let objects = vec![ingress("one", &annotations, &[path("/", "Prefix", "web")])];
-    let given = SeenKinds::among(&objects);
+    let seen_kinds = SeenKinds::among(&objects);
     let mut served = served(objects);
-    given.soften_unknown_references(&mut served.diagnostics);
+    seen_kinds.soften_unknown_references(&mut served.diagnostics);
     let (object, field, why) = served.cause("/", &Part::Status, &[200, 503]);
     assert_eq!((object.as_str(), field), ("Ingress shop/one", named("auth-secret")));
     let unknown = "cannot tell whether Secret shop/users exists: the input has no Secrets";

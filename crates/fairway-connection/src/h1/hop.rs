@@ -19,7 +19,7 @@ use fairway_http::{BodySize, Head, HeadLimits, Known, Malformed, Method, Version
 use fairway_net::transport::Transport;
 use fairway_net::wire::{PeerState, ReadResult, Wire, Workspace};
 
-use super::gather::Gatherer;
+use super::chunk_joiner::Gatherer;
 use crate::sides::{
     BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, RequestMeta, RequestPlan,
     ResponseMeta, ResponsePlan, Upgrade, Upstream,
@@ -107,8 +107,8 @@ impl<S: Transport> H1<S> {
     /// Whether the input that failed to parse is the preface of HTTP/2 (RFC 9113 §3.4).
     pub fn is_http2_preface(&self) -> bool {
         const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-        let came = self.wire.pending();
-        came.starts_with(PREFACE) || PREFACE.starts_with(came)
+        let pending = self.wire.pending();
+        pending.starts_with(PREFACE) || PREFACE.starts_with(pending)
     }
 
     /// The underlying wire, for another protocol.
@@ -122,12 +122,13 @@ impl<S: Transport> H1<S> {
     }
 
     /// Reads and removes the hop-by-hop fields of a final or 101 response.
-    fn take_response_meta(&mut self, answer: &mut Head) -> Result<ResponseMeta, Malformed> {
-        let upgrade = if answer.status() == 101 { requested_upgrade(answer) } else { Upgrade::None };
-        let framing = response_framing(answer, self.method)?;
-        self.peer_keeps_alive = keep_alive(answer) && framing != Framing::UntilClose && !self.request_closes;
+    fn take_response_meta(&mut self, response: &mut Head) -> Result<ResponseMeta, Malformed> {
+        let upgrade = if response.status() == 101 { requested_upgrade(response) } else { Upgrade::None };
+        let framing = response_framing(response, self.method)?;
+        self.peer_keeps_alive =
+            keep_alive(response) && framing != Framing::UntilClose && !self.request_closes;
         self.reader = BodyReader::new(framing, BodyLimits::default());
-        strip_hop_by_hop(answer);
+        strip_hop_by_hop(response);
         Ok(ResponseMeta { body: size_of_body(framing), upgrade })
     }
 }
@@ -209,7 +210,7 @@ impl<S: Transport> Downstream for H1<S> {
         write_response(interim, Version::Http11, self.wire.outbox(&self.workspace));
     }
 
-    fn send_head(&mut self, answer: &mut Head, plan: &ResponsePlan) -> Persistence {
+    fn send_head(&mut self, response: &mut Head, plan: &ResponsePlan) -> Persistence {
         // Without chunks, a body of unknown length ends when the connection closes.
         let unbounded = plan.body == BodySize::Unknown && plan.version == Version::Http10;
         let persistence = match plan.persistence {
@@ -223,20 +224,20 @@ impl<S: Transport> Downstream for H1<S> {
             BodySize::Unknown => Framing::Chunked,
         };
         if framing == Framing::Chunked {
-            answer.append(b"Transfer-Encoding", b"chunked");
+            response.append(b"Transfer-Encoding", b"chunked");
         }
         match persistence {
-            Persistence::Close => answer.append(b"Connection", b"close"),
+            Persistence::Close => response.append(b"Connection", b"close"),
             Persistence::KeepAlive if plan.version == Version::Http10 => {
-                answer.append(b"Connection", b"keep-alive");
+                response.append(b"Connection", b"keep-alive");
             }
             Persistence::Upgraded => {
-                answer.append(b"Connection", b"upgrade");
-                answer.append(b"Upgrade", b"websocket");
+                response.append(b"Connection", b"upgrade");
+                response.append(b"Upgrade", b"websocket");
             }
             Persistence::KeepAlive => {}
         }
-        write_response(answer, Version::Http11, self.wire.outbox(&self.workspace));
+        write_response(response, Version::Http11, self.wire.outbox(&self.workspace));
         self.writer = BodyWriter::new(framing);
         persistence
     }
@@ -333,7 +334,7 @@ impl<S: Transport> Hop for H1<S> {
     }
 
     fn release_buffers(&mut self) {
-        self.wire.rest(&self.workspace);
+        self.wire.release_memory(&self.workspace);
     }
 
     fn abandon(&mut self) {

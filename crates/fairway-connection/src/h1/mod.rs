@@ -1,6 +1,6 @@
 //! HTTP/1.x connections and their lingering close.
 
-mod gather;
+mod chunk_joiner;
 mod hop;
 mod linger;
 

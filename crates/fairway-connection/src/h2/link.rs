@@ -15,9 +15,9 @@ use fairway_net::clock::{Deadline, Instant};
 use fairway_net::transport::Transport;
 use fairway_net::wire::{Wire, Workspace};
 
-use super::carried::{HeadFacts, RESET_PING, SlotStream, StreamSlots, StreamState};
+use super::retirement::Wear;
 use super::stream::{CodecTime, Following, ReceiveState, StreamContext};
-use super::wear::Wear;
+use super::stream_slots::{HeadFacts, RESET_PING, SlotStream, StreamSlots, StreamState};
 
 /// Maximum bytes of one read from the socket.
 const MAX_READ_BYTES: usize = 64 * 1024;
@@ -497,7 +497,7 @@ impl Core {
                     self.with_codec_stream(stream, |slot_stream| slot_stream.stream.receive_trailers(head));
                     self.finish_drain(stream, true, workspace, now);
                 }
-                Event::Reset { stream, code, by } => {
+                Event::Reset { stream, code, reset_by: by } => {
                     // Invalid bytes also show that the response has begun. Their number is unknown, so count one.
                     let invalid_bytes = u64::from(matches!(by, ResetBy::Us(_)));
                     self.with_codec_stream(stream, |slot_stream| slot_stream.received += invalid_bytes);

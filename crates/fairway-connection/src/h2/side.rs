@@ -129,16 +129,16 @@ impl Downstream for H2Downstream {
     }
 
     /// The connection stays open, whatever happens to the stream.
-    fn send_head(&mut self, answer: &mut Head, plan: &ResponsePlan) -> Persistence {
+    fn send_head(&mut self, response: &mut Head, plan: &ResponsePlan) -> Persistence {
         if plan.persistence == Persistence::Upgraded {
             // HTTP/2 has no 101 and no key to prove (RFC 8441 §5).
-            answer.set_status(200);
-            answer.remove(b"Sec-WebSocket-Accept");
-            self.streams.borrow_mut().send_head(self.slot, answer, Following::Tunnel);
+            response.set_status(200);
+            response.remove(b"Sec-WebSocket-Accept");
+            self.streams.borrow_mut().send_head(self.slot, response, Following::Tunnel);
             return Persistence::Upgraded;
         }
-        let follow = following(plan.body, answer.version());
-        self.streams.borrow_mut().send_head(self.slot, answer, follow);
+        let follow = following(plan.body, response.version());
+        self.streams.borrow_mut().send_head(self.slot, response, follow);
         Persistence::KeepAlive
     }
 

@@ -147,8 +147,8 @@ impl Streams {
         }
     }
 
-    /// Grants a stream up to `most` bytes of its turn. Returns the number of bytes.
-    fn grant(&mut self, turn: SendTurn, most: usize) -> usize {
+    /// Grants a stream up to `limit` bytes of its turn. Returns the number of bytes.
+    fn grant(&mut self, turn: SendTurn, limit: usize) -> usize {
         let (room, slot) = (self.codec.room(turn.stream), self.slot(turn.stream));
         let turns = self.write_turns.get_or_insert_default();
         turns.is_crowded = !turn.is_alone;
@@ -161,7 +161,7 @@ impl Streams {
             turns.granted.len() - 1
         });
         let granted = &mut turns.granted[at];
-        let bytes = turn.bytes.max(MIN_TURN_BYTES).min(room.saturating_sub(granted.bytes)).min(most);
+        let bytes = turn.bytes.max(MIN_TURN_BYTES).min(room.saturating_sub(granted.bytes)).min(limit);
         granted.bytes += bytes;
         if granted.bytes >= room {
             self.codec.unqueue(turn.stream);

@@ -46,8 +46,8 @@ impl Channel for H3Downstream {
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        let piece = self.streams.borrow_mut().read_body(self.slot, most, &mut self.trailers);
-        match piece {
+        let chunk = self.streams.borrow_mut().read_body(self.slot, most, &mut self.trailers);
+        match chunk {
             // Nothing is borrowed while `sink` runs: it may write to a stream as well.
             RequestBodyRead::Bytes(bytes) => Poll::Ready(sink(cx, &bytes).map(|()| BodyStep::More)),
             RequestBodyRead::Blocked => Poll::Pending,
@@ -129,16 +129,16 @@ impl Downstream for H3Downstream {
     }
 
     /// The connection stays open, whatever happens to the stream.
-    fn send_head(&mut self, answer: &mut Head, plan: &ResponsePlan) -> Persistence {
+    fn send_head(&mut self, response: &mut Head, plan: &ResponsePlan) -> Persistence {
         if plan.persistence == Persistence::Upgraded {
             // HTTP/3 has no 101 and no key to prove (RFC 9220 §3).
-            answer.set_status(200);
-            answer.remove(b"Sec-WebSocket-Accept");
-            self.streams.borrow_mut().send_head(self.slot, answer, Following::Tunnel);
+            response.set_status(200);
+            response.remove(b"Sec-WebSocket-Accept");
+            self.streams.borrow_mut().send_head(self.slot, response, Following::Tunnel);
             return Persistence::Upgraded;
         }
-        let follow = following(plan.body, answer.version());
-        self.streams.borrow_mut().send_head(self.slot, answer, follow);
+        let follow = following(plan.body, response.version());
+        self.streams.borrow_mut().send_head(self.slot, response, follow);
         Persistence::KeepAlive
     }
 

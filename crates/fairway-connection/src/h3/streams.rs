@@ -193,7 +193,7 @@ impl Streams {
     /// Releases memory while no stream is open.
     pub fn release_memory(&mut self) {
         self.streams = Vec::new();
-        self.codec.rest();
+        self.codec.release_memory();
     }
 
     pub(super) fn is_broken(&self, slot: usize) -> bool {

@@ -24,7 +24,7 @@ use super::gate::{Gate, Ticket};
 #[derive(Clone, Default)]
 pub struct Circuits {
     by_name: Arc<Mutex<HashMap<Box<str>, Weak<Circuit>>>>,
-    wanted: ConnectionsWanted,
+    wanted_connections: ConnectionsWanted,
 }
 
 /// Notifies all workers that a request waits for a connection.
@@ -37,7 +37,7 @@ struct Circuit {
     connections: Gate,
     retries: AtomicU32,
     pending: AtomicU32,
-    wanted: ConnectionsWanted,
+    wanted_connections: ConnectionsWanted,
     /// The adaptive limit, if a backend has one.
     concurrency: Mutex<Weak<Concurrency>>,
 }
@@ -98,7 +98,7 @@ impl Circuits {
     /// ([`super::Groups::yield_idle_connections`]).
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<()> {
-        self.wanted.subscribe()
+        self.wanted_connections.subscribe()
     }
 
     /// The totals over all circuits.
@@ -137,7 +137,10 @@ impl Circuits {
             known.retain(|_, circuit| circuit.strong_count() > 0);
         }
         let circuit = known.get(&*name).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let circuit = Arc::new(Circuit { wanted: Arc::clone(&self.wanted), ..Circuit::default() });
+            let circuit = Arc::new(Circuit {
+                wanted_connections: Arc::clone(&self.wanted_connections),
+                ..Circuit::default()
+            });
             known.insert(name.into(), Arc::downgrade(&circuit));
             circuit
         });
@@ -387,7 +390,7 @@ impl ConnectionPermit {
     pub(super) fn notify_room(&self) {
         match self.0.circuit.connections.first_worker() {
             Some(worker) if worker == self.0.worker => self.0.circuit.connections.wake_first(),
-            Some(_) => self.0.circuit.wanted.send_replace(()),
+            Some(_) => self.0.circuit.wanted_connections.send_replace(()),
             None => {}
         }
     }
@@ -421,7 +424,7 @@ impl PendingRequest {
         let gate = self.breaker.gate(self.full);
         let called = gate.poll_woken(cx, self.breaker.worker, &mut self.ticket);
         if called.is_pending() && std::mem::take(&mut self.may_wait_for_others) {
-            self.breaker.circuit.wanted.send_replace(());
+            self.breaker.circuit.wanted_connections.send_replace(());
         }
         called
     }

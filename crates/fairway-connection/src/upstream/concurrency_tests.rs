@@ -22,14 +22,14 @@ struct Simulated {
     /// Concurrent requests of clients.
     demand: f64,
     /// The fraction of a response left over from earlier ticks.
-    rest: f64,
+    remaining_work: f64,
 }
 
 impl Simulated {
     fn new(capacity: f64, millis: f64, minimum: u32) -> Self {
         let (now, bounds) = (Instant::now(), bounds(minimum, 100_000));
         let gradient = Gradient::new(bounds, now);
-        Self { gradient, bounds, now, capacity, millis, demand: 1e9, rest: 0.0 }
+        Self { gradient, bounds, now, capacity, millis, demand: 1e9, remaining_work: 0.0 }
     }
 
     fn in_flight(&self) -> f64 {
@@ -47,11 +47,11 @@ impl Simulated {
         for _ in 0..seconds * 100 {
             self.now += TICK;
             let time = self.time();
-            self.rest += self.in_flight() / time * 10.0;
+            self.remaining_work += self.in_flight() / time * 10.0;
             let mut tally = Tally::default();
-            while self.rest >= 1.0 {
+            while self.remaining_work >= 1.0 {
                 tally.record(Duration::from_secs_f64(time / 1e3), true, self.in_flight() as u32);
-                self.rest -= 1.0;
+                self.remaining_work -= 1.0;
                 responses += 1.0;
             }
             self.gradient.add(tally, self.bounds, self.now);
@@ -213,15 +213,15 @@ fn a_response_of_a_new_limit_that_is_in_use_is_told_at_once_and_later_ones_from_
     let now = Instant::now();
     let within = bounds(10, 100);
     let concurrency = Concurrency::new(within, now);
-    let told = |awaiting| {
+    let limit_after = |awaiting| {
         let mut tally = Tally::default();
         tally.record(Duration::from_millis(20), true, awaiting);
         concurrency.report(tally, within, now)
     };
-    assert_eq!(told(2), now + REPORT_INTERVAL, "it is hardly in use");
-    assert_eq!((told(5), told(5)), (now, now));
+    assert_eq!(limit_after(2), now + REPORT_INTERVAL, "it is hardly in use");
+    assert_eq!((limit_after(5), limit_after(5)), (now, now));
     assert!(!concurrency.is_slow(Duration::from_secs(99)), "nothing is known yet");
-    (0..MIN_RESPONSES).for_each(|_| _ = told(10));
+    (0..MIN_RESPONSES).for_each(|_| _ = limit_after(10));
     assert_eq!(concurrency.limit(), 15);
     assert!(
         concurrency.is_slow(Duration::from_millis(33)) && !concurrency.is_slow(Duration::from_millis(31))

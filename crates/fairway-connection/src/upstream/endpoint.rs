@@ -276,10 +276,10 @@ impl<H: Hop> Endpoint<H> {
         if self.memberships.get() == 0 || connection.served >= limits.requests {
             return;
         }
-        let most = self.idle_limit(limits);
+        let limit = self.idle_limit(limits);
         let stays = connection.permit.as_ref().is_none_or(|place| place.stays_idle());
         self.change_idle(|idle| {
-            if stays && idle.len() < most {
+            if stays && idle.len() < limit {
                 connection.hop().release_buffers();
                 idle.push(connection);
             }
@@ -312,13 +312,13 @@ impl<H: Hop> Endpoint<H> {
     /// Closes idle connections that are too old, closed by the peer or no longer needed, oldest first.
     pub(crate) fn sweep(&self, limits: &PoolLimits, now: Instant) {
         self.high_water.sweep(self.in_flight(), now);
-        let most = match limits.idle_connections {
+        let max = match limits.idle_connections {
             // The limit applies when connections are returned. Shared ones are in the pool while in use.
             IdleLimit::AtMost(_) => usize::MAX,
             IdleLimit::AsNeeded => self.idle_limit(limits),
         };
         self.change_idle(|idle| {
-            idle.drain(..idle.len().saturating_sub(most));
+            idle.drain(..idle.len().saturating_sub(max));
             idle.retain_mut(|connection| {
                 now.saturating_duration_since(connection.last_response_at) < limits.idle_timeout
                     && connection.served < limits.requests
@@ -410,7 +410,9 @@ impl<H: Hop> Endpoint<H> {
             // Each attempt has its own connection, or is opening one.
             false => (self.in_flight() as usize).saturating_sub(parts),
         };
-        let known = |of: &PeakEwma| (of.micros() > 0).then(|| Duration::from_micros(of.micros().into()));
+        let known = |average: &PeakEwma| {
+            (average.micros() > 0).then(|| Duration::from_micros(average.micros().into()))
+        };
         EndpointState {
             in_flight: self.in_flight(),
             idle: pool.len() - shared,

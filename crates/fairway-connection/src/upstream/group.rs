@@ -1,8 +1,8 @@
 //! The endpoints of one backend as one worker uses them, and which of them gets the next request.
 
-mod fitness;
-pub mod picks;
-mod places;
+mod member_health;
+mod permits;
+pub mod picked_endpoints;
 mod slowness;
 mod tiers;
 mod zones;
@@ -26,7 +26,7 @@ use crate::upstream::circuit::{Breaker, Circuits};
 use crate::upstream::endpoint::{Endpoint, EndpointIdentity, PickReason, PickedEndpoint, PoolLimits};
 use crate::upstream::health::{Blame, EjectionPolicy};
 use crate::upstream::state::EndpointState;
-use fitness::Fitness;
+use member_health::Fitness;
 use slowness::{LatencyOutliers, SlowMember};
 use tiers::rotated;
 use zones::ZoneCounters;
@@ -174,7 +174,7 @@ impl<H: Hop> Groups<H> {
         let identities = members.iter().map(|member| &member.identity);
         let fitness = Fitness::new(&backend, transport, &self.checks, identities);
         let tiers = near.ends;
-        let most = backend.traffic().in_flight.map_or(u32::MAX, NonZeroU32::get);
+        let limit = backend.traffic().in_flight.map_or(u32::MAX, NonZeroU32::get);
         let ejecting = EjectionPolicy::from_settings(backend.traffic().ejection);
         let measured = older.and_then(|older| Some((&*older.members, older.outliers.as_deref()?)));
         let slowness = LatencyOutliers::new(backend.traffic(), &members, measured).map(Box::new);
@@ -195,7 +195,7 @@ impl<H: Hop> Groups<H> {
             affinity_keys: keys,
             next_member: next,
             zones,
-            max_in_flight: most,
+            max_in_flight: limit,
             fitness,
             ejection: ejecting,
             outliers: slowness,
@@ -562,12 +562,12 @@ impl<H: Hop> Group<H> {
         let Some(ejecting) = &self.ejection else { return Vec::new() };
         let is_in = |index: usize| self.members[index].health().is_healthy() && !self.fitness.fails(index);
         let threshold = self.backend.traffic().health.as_ref().and_then(|health| health.panic_threshold);
-        let most = usize::from(threshold.unwrap_or(MAX_EJECTED_PERCENT).min(MAX_EJECTED_PERCENT));
+        let limit = usize::from(threshold.unwrap_or(MAX_EJECTED_PERCENT).min(MAX_EJECTED_PERCENT));
         let mut ejected = Vec::new();
         for slow in slowness.end_interval() {
             let out = (0..self.members.len()).filter(|index| !is_in(*index)).count();
             let member = slow.member as usize;
-            if is_in(member) && (out + 1) * 100 <= self.members.len() * most {
+            if is_in(member) && (out + 1) * 100 <= self.members.len() * limit {
                 self.members[member].eject(ejecting.duration_after(slowness.record_ejection(member)), now);
                 ejected.push(slow);
             }

@@ -15,7 +15,7 @@ use crate::upstream::endpoint::{Endpoint, PickedEndpoint, PoolLimits, Pooled};
 
 /// A connection to an endpoint, lent to one exchange.
 pub struct Lease<H: Hop> {
-    chosen: PickedEndpoint<H>,
+    picked: PickedEndpoint<H>,
     connection: Box<Pooled<H>>,
     /// The permit of the request, if the backend limits requests.
     request_permit: Option<RequestPermit>,
@@ -34,7 +34,7 @@ impl<H: Hop> Lease<H> {
         match chosen.endpoint.checkout(proven, now) {
             Some(mut connection) => {
                 connection.served += 1;
-                Ok(Self { chosen, connection, request_permit: None })
+                Ok(Self { picked: chosen, connection, request_permit: None })
             }
             None => Err(chosen),
         }
@@ -50,7 +50,7 @@ impl<H: Hop> Lease<H> {
         chosen.endpoint.connected(took);
         let mut connection = chosen.endpoint.open(hop, place);
         connection.served = 1;
-        Self { chosen, connection, request_permit: None }
+        Self { picked: chosen, connection, request_permit: None }
     }
 
     /// Holds the request's permit as long as the connection is lent.
@@ -60,12 +60,12 @@ impl<H: Hop> Lease<H> {
 
     /// The index of the endpoint in its group.
     pub fn index(&self) -> u32 {
-        self.chosen.index
+        self.picked.index
     }
 
     /// The endpoint.
     pub fn endpoint(&self) -> &Rc<Endpoint<H>> {
-        &self.chosen.endpoint
+        &self.picked.endpoint
     }
 
     /// The upstream side of the exchange.
@@ -76,18 +76,18 @@ impl<H: Hop> Lease<H> {
     /// The exchange ended cleanly, with its response at `answered`: the connection may carry another one.
     pub fn give_back(mut self, answered: Instant, limits: &PoolLimits) {
         self.connection.last_response_at = answered;
-        self.chosen.endpoint.check_in(self.connection, limits);
+        self.picked.endpoint.check_in(self.connection, limits);
     }
 
     /// The endpoint did not answer the liveness check: a new connection is needed.
     pub fn discard_unresponsive(mut self) -> PickedEndpoint<H> {
         self.connection.hop().mark_unresponsive();
-        self.chosen
+        self.picked
     }
 
     /// Nothing was sent: returns the connection unused.
     pub fn give_back_unused(mut self, limits: &PoolLimits) {
         self.connection.served = 0;
-        self.chosen.endpoint.check_in(self.connection, limits);
+        self.picked.endpoint.check_in(self.connection, limits);
     }
 }

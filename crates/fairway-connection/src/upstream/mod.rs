@@ -9,7 +9,7 @@
 //! * [`circuit`]: limits on what all workers together have in flight for a backend.
 //! * [`concurrency`]: such a limit that adapts to response times.
 //! * [`lease`]: one exchange's part of a pooled connection.
-//! * [`room`]: closes idle connections when descriptors run short.
+//! * [`idle_eviction`]: closes idle connections when descriptors run short.
 //! * [`state`]: a copy of the state for observers.
 //!
 //! All of it belongs to one worker and outlives snapshots: a group follows its backend, an endpoint its address and
@@ -25,8 +25,8 @@ mod gate;
 pub mod group;
 pub mod health;
 mod high_water;
+pub mod idle_eviction;
 pub mod lease;
-pub mod room;
 pub mod state;
 
 pub use checks::{CheckState, CheckedEndpoint, HealthChecks};
@@ -35,9 +35,9 @@ pub use endpoint::{
     ConnectInProgress, ConnectOutcome, ConnectTicket, Endpoint, EndpointIdentity, PickReason, PickedEndpoint,
     PoolLimits,
 };
-pub use group::picks::Picks;
+pub use group::picked_endpoints::Picks;
 pub use group::{Group, Groups, TriedMembers};
 pub use health::Blame;
+pub use idle_eviction::DescriptorRoom;
 pub use lease::Lease;
-pub use room::DescriptorRoom;
 pub use state::EndpointState;

@@ -85,14 +85,14 @@ mod tests {
     #[test]
     fn health_is_told_as_of_now() {
         let now = Instant::now();
-        let of = |health| EndpointState::from_health(health, now);
-        assert_eq!(of(Health::Good { failures: 4 }).failures, 133);
-        assert_eq!(of(Health::Suspect { until: now }).suspected_by, 1);
-        let ejected = of(Health::Ejected { until: now + SECOND, length: SECOND });
+        let state_of = |health| EndpointState::from_health(health, now);
+        assert_eq!(state_of(Health::Good { failures: 4 }).failures, 133);
+        assert_eq!(state_of(Health::Suspect { until: now }).suspected_by, 1);
+        let ejected = state_of(Health::Ejected { until: now + SECOND, length: SECOND });
         assert_eq!((ejected.ejected_by, ejected.ejected_for), (1, SECOND));
-        let due = of(Health::Ejected { until: now, length: SECOND });
+        let due = state_of(Health::Ejected { until: now, length: SECOND });
         assert_eq!((due.ejected_by, due.ejected_for), (1, Duration::ZERO));
-        let probing = |until| of(Health::Probing { length: SECOND, until });
+        let probing = |until| state_of(Health::Probing { length: SECOND, until });
         assert_eq!((probing(now + SECOND).ejected_by, probing(now + SECOND).probed_by), (1, 1));
         assert_eq!(probing(now).probed_by, 0, "that probe is given up");
     }

@@ -159,7 +159,7 @@ mod tests {
             published: SystemTime::now() - Duration::from_secs(age),
             delay: Duration::ZERO,
             freshness,
-            kept: 1,
+            retained: 1,
         }
     }
 

@@ -27,7 +27,7 @@ pub fn text(view: &View) -> String {
             "1 while it is the last good configuration of an earlier process.",
             f64::from(u8::from(view.freshness == Freshness::Stale)),
         ),
-        ("config_kept_snapshots", "Snapshots in memory, the published one included.", view.kept as f64),
+        ("config_kept_snapshots", "Snapshots in memory, the published one included.", view.retained as f64),
         ("config_listeners", "Its listeners.", config.listeners.len() as f64),
         ("config_hosts", "Its virtual hosts.", config.hosts.len() as f64),
         ("config_backends", "Its backends.", config.backends.len() as f64),

@@ -46,7 +46,7 @@ pub use readiness::{Healthz, Readiness};
 pub use scrape::{Scrape, ScrapeLimits, TextChunks};
 pub use served::{ServedConfig, ServedIngress, ServedObject};
 
-use crate::places::{ConnectionHandle, ConnectionSlots};
+use crate::connection_slots::{ConnectionHandle, ConnectionSlots};
 
 /// Concurrent connections. One more closes one of them at once: clients that hold connections cannot delay probes.
 const MAX_CONNECTIONS: usize = 64;
@@ -109,7 +109,7 @@ impl Admin {
             Audience::Probes => "fairway-probe",
         };
         thread::Builder::new().name(name.into()).spawn(run)?;
-        Ok(AdminServer { socket, left })
+        Ok(AdminServer { socket, stopped: left })
     }
 }
 
@@ -117,7 +117,7 @@ impl Admin {
 #[derive(Debug)]
 pub struct AdminServer {
     socket: OwnedFd,
-    left: watch::Sender<bool>,
+    stopped: watch::Sender<bool>,
 }
 
 impl AdminServer {
@@ -131,7 +131,7 @@ impl AdminServer {
 
     /// Stops accepting, and closes open connections after the response in progress: another process has the socket.
     pub fn stop_accepting(self) {
-        self.left.send_replace(true);
+        self.stopped.send_replace(true);
     }
 }
 
@@ -181,7 +181,7 @@ async fn serve(
     is_left: watch::Receiver<bool>,
 ) {
     let end = Instant::now() + KEEP_ALIVE_TIME;
-    let answer = service_fn(move |request: Request<Incoming>| {
+    let response = service_fn(move |request: Request<Incoming>| {
         let (pages, pace) = (pages.clone(), pace.clone());
         async move {
             pace.wait_for_client();
@@ -197,7 +197,7 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(16 * 1024)
-        .serve_connection(TokioIo::new(stream), answer);
+        .serve_connection(TokioIo::new(stream), response);
     let mut connection = pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,

@@ -22,9 +22,9 @@ use super::readiness::{Healthz, Readiness};
 use super::scrape::{Scrape, ScrapeLimits, TextChunks};
 use super::served::{ServedConfig, ServedIngress, ServedObject};
 use super::{controller, hosts, metrics};
+use crate::connection_slots::ConnectionHandle;
 use crate::digest::Digest;
 use crate::pipeline::{Freshness, View, Viewer};
-use crate::places::ConnectionHandle;
 
 /// Collects the metrics of the data plane and of other parts outside the pipeline.
 pub(crate) type MetricsText = Box<dyn Fn() -> Pin<Box<dyn Future<Output = TextChunks> + Send>> + Send + Sync>;
@@ -84,10 +84,10 @@ impl Pages {
             return page(StatusCode::MISDIRECTED_REQUEST, TEXT_CONTENT_TYPE, hosts::FOREIGN_HOST_TEXT.into());
         }
         if method != Method::GET && method != Method::HEAD {
-            let mut answer =
+            let mut response =
                 page(StatusCode::METHOD_NOT_ALLOWED, TEXT_CONTENT_TYPE, "only GET and HEAD\n".into());
-            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return answer;
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
         }
         match (uri.path(), audience) {
             ("/healthz", _) => self.healthz(),

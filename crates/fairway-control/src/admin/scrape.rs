@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use super::audience::Audience;
-use crate::places::{ConnectionHandle, RECHECK_INTERVAL, longest_waiting_of_busiest_peer};
+use crate::connection_slots::{ConnectionHandle, RECHECK_INTERVAL, longest_waiting_of_busiest_peer};
 
 /// Concurrent scrapes per audience, and scrapes of one address including waiting ones. Each holds the numbers of all series until
 /// its client has the whole text.
@@ -33,7 +33,7 @@ pub struct ScrapeLimits {
 struct AudienceScrapes {
     free: Arc<Semaphore>,
     /// Scrapes that wait for a permit or have one.
-    known: Mutex<Vec<Weak<ScrapePermit>>>,
+    permits: Mutex<Vec<Weak<ScrapePermit>>>,
 }
 
 /// A scrape that waits for its permit, or holds it until this is dropped.
@@ -45,7 +45,7 @@ pub(super) struct ScrapePermit {
 
 impl Default for AudienceScrapes {
     fn default() -> Self {
-        Self { free: Arc::new(Semaphore::new(MAX_SCRAPES)), known: Mutex::default() }
+        Self { free: Arc::new(Semaphore::new(MAX_SCRAPES)), permits: Mutex::default() }
     }
 }
 
@@ -83,7 +83,7 @@ impl AudienceScrapes {
             return None;
         }
         let place = Arc::new(ScrapePermit { pace: pace.clone(), permit: OnceLock::new() });
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&place));
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&place));
         Some(place)
     }
 
@@ -99,7 +99,7 @@ impl AudienceScrapes {
     }
 
     fn live_scrapes(&self) -> Vec<Arc<ScrapePermit>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|place| place.strong_count() > 0);
         known.iter().filter_map(Weak::upgrade).collect()
     }
@@ -107,13 +107,13 @@ impl AudienceScrapes {
 
 /// The body of a scrape, which holds its permit.
 pub struct Scrape {
-    pieces: TextChunks,
+    chunks: TextChunks,
     _place: Arc<ScrapePermit>,
 }
 
 impl Scrape {
-    pub(super) fn new(pieces: TextChunks, place: Arc<ScrapePermit>) -> Self {
-        Self { pieces, _place: place }
+    pub(super) fn new(parts: TextChunks, place: Arc<ScrapePermit>) -> Self {
+        Self { chunks: parts, _place: place }
     }
 }
 
@@ -125,7 +125,7 @@ impl Body for Scrape {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.get_mut().pieces.next().map(|piece| Ok(Frame::data(Bytes::from(piece)))))
+        Poll::Ready(self.get_mut().chunks.next().map(|piece| Ok(Frame::data(Bytes::from(piece)))))
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
         ConnectionHandle::new([10, 0, 0, number].into())
     }
 
-    async fn place(
+    async fn locate(
         scrapes: &ScrapeLimits,
         audience: Audience,
         client: &ConnectionHandle,
@@ -154,18 +154,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_chunk_is_produced_when_the_previous_one_was_read() {
-        let made = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&made);
-        let pieces = (0..1_000).map(move |number| {
+        let started = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&started);
+        let chunks = (0..1_000).map(move |number| {
             counted.fetch_add(1, Ordering::Relaxed);
             format!("{number}\n")
         });
-        let place = place(&ScrapeLimits::default(), Audience::Probes, &client(1)).await.unwrap();
-        let mut body = Scrape::new(Box::new(pieces), place);
+        let place = locate(&ScrapeLimits::default(), Audience::Probes, &client(1)).await.unwrap();
+        let mut body = Scrape::new(Box::new(chunks), place);
         for taken in 1..=3 {
             let frame = body.frame().await.unwrap().unwrap();
             assert_eq!(frame.into_data().unwrap(), format!("{}\n", taken - 1));
-            assert_eq!(made.load(Ordering::Relaxed), taken);
+            assert_eq!(started.load(Ordering::Relaxed), taken);
         }
         let rest = body.collect().await.unwrap().to_bytes();
         assert!(rest.ends_with(b"\n999\n"));
@@ -176,19 +176,19 @@ mod tests {
         let scrapes = ScrapeLimits::default();
         let mut taken = Vec::new();
         for number in 0..4 {
-            taken.push(place(&scrapes, Audience::Probes, &client(number)).await.unwrap());
+            taken.push(locate(&scrapes, Audience::Probes, &client(number)).await.unwrap());
         }
-        assert!(place(&scrapes, Audience::Probes, &client(9)).await.is_none(), "all places are taken");
-        assert!(place(&scrapes, Audience::Operators, &client(9)).await.is_some());
+        assert!(locate(&scrapes, Audience::Probes, &client(9)).await.is_none(), "all places are taken");
+        assert!(locate(&scrapes, Audience::Operators, &client(9)).await.is_some());
         taken.pop();
-        let next = place(&scrapes, Audience::Probes, &client(9)).await;
+        let next = locate(&scrapes, Audience::Probes, &client(9)).await;
         assert!(next.is_some(), "a client that has its text, or is gone, makes room");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_address_has_no_more_scrapes_than_permits() {
         let scrapes = Arc::new(ScrapeLimits::default());
-        let _other = place(&scrapes, Audience::Probes, &client(2)).await.unwrap();
+        let _other = locate(&scrapes, Audience::Probes, &client(2)).await.unwrap();
         let waiting: Vec<_> = (0..MAX_SCRAPES)
             .map(|_| {
                 let scrapes = scrapes.clone();

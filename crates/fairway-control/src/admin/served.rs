@@ -75,12 +75,12 @@ impl ServedConfig {
         query: Option<&str>,
     ) -> Self {
         let outcome = &view.outcome;
-        let asked = |parameter: &str| {
+        let requested = |parameter: &str| {
             let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
             let mut values = pairs.filter(|(name, _)| *name == parameter).map(|(_, value)| value);
             values.next().map(|name| name.replace("%2F", "/").replace("%2f", "/"))
         };
-        let status = asked("ingress")
+        let status = requested("ingress")
             .and_then(|name| ObjectKey::parse(&name))
             .and_then(|key| outcome.translation.status.get(&key));
         Self {
@@ -89,7 +89,7 @@ impl ServedConfig {
             adopted: adopted >= outcome.snapshot.version(),
             freshness: view.freshness,
             ingress: status.map(|status| ServedIngress::new(status)),
-            object: asked("object").and_then(|name| ServedObject::find(&name, view)),
+            object: requested("object").and_then(|name| ServedObject::find(&name, view)),
             gateways: query
                 .is_some_and(|query| query.split('&').any(|part| part == "gateways"))
                 .then(|| accepted_gateways(view, bound)),
@@ -102,10 +102,10 @@ fn accepted_gateways(
     view: &View,
     bound: &dyn Fn((PortProtocol, SocketAddr)) -> bool,
 ) -> BTreeMap<String, ServedGateway> {
-    let (wanted, read) = (&view.outcome.translation.gateway.wanted, &view.outcome.resources.gateway);
+    let (wanted, read) = (&view.outcome.translation.gateway.wanted_gateways, &view.outcome.resources.gateway);
     let served = |(key, wanted): (&ObjectKey, &Arc<WantedGateway>)| {
         let placement = read.placements.get(key);
-        let of = |protocol, ports: Option<&BTreeMap<u16, PortPlacement>>| {
+        let ports_of = |protocol, ports: Option<&BTreeMap<u16, PortPlacement>>| {
             let addresses = ports.into_iter().flatten().flat_map(|(_, port)| &port.bind).copied();
             addresses.filter(|address| bound((protocol, *address))).collect()
         };
@@ -116,8 +116,8 @@ fn accepted_gateways(
                 .get(key)
                 .and_then(|it| it.object.metadata.generation)
                 .unwrap_or_default(),
-            bound: of(PortProtocol::Tcp, placement.map(|placement| &placement.ports)),
-            datagrams: of(PortProtocol::Udp, placement.map(|placement| &placement.datagram_ports)),
+            bound: ports_of(PortProtocol::Tcp, placement.map(|placement| &placement.ports)),
+            datagrams: ports_of(PortProtocol::Udp, placement.map(|placement| &placement.datagram_ports)),
         };
         (key.to_string(), gateway)
     };

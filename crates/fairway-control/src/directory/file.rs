@@ -23,7 +23,7 @@ pub struct ManifestFile {
 #[derive(Debug, Default)]
 struct FileProblems {
     /// Objects that a document defined before it became unreadable.
-    kept: BTreeSet<ObjectRef>,
+    kept_objects: BTreeSet<ObjectRef>,
     /// Objects that could never be read, whose targets are closed.
     closed: BTreeSet<ObjectRef>,
     refusal: Option<Diagnostic>,
@@ -38,7 +38,7 @@ pub struct FileUpdate {
     /// Stand-ins for objects that could never be read, as far as they are new.
     pub stand_ins: BTreeMap<ObjectRef, (Object, DocumentSource)>,
     /// Objects that the file no longer defines.
-    pub gone: BTreeSet<ObjectRef>,
+    pub removed: BTreeSet<ObjectRef>,
 }
 
 #[derive(Debug)]
@@ -110,9 +110,9 @@ impl ManifestFile {
         let doubles = self.find_duplicates(file);
         let (kept, closed) = self.keep_last(&before);
         update.stand_ins.retain(|reference, _| closed.contains(reference));
-        self.trouble = FileProblems { kept, closed, refusal: None, doubles }.boxed();
+        self.trouble = FileProblems { kept_objects: kept, closed, refusal: None, doubles }.boxed();
         let after = self.references();
-        update.gone = before.difference(&after).cloned().collect();
+        update.removed = before.difference(&after).cloned().collect();
         update
     }
 
@@ -132,8 +132,8 @@ impl ManifestFile {
     #[must_use]
     pub fn references(&self) -> BTreeSet<ObjectRef> {
         let listed = self.documents.iter().flat_map(|document| document.objects.iter());
-        let kept = self.trouble.iter().flat_map(|it| it.kept.iter().chain(&it.closed));
-        listed.chain(kept).cloned().collect()
+        let kept_objects = self.trouble.iter().flat_map(|it| it.kept_objects.iter().chain(&it.closed));
+        listed.chain(kept_objects).cloned().collect()
     }
 
     /// The diagnostics of the file.
@@ -174,25 +174,25 @@ impl ManifestFile {
     fn keep_last(&self, before: &BTreeSet<ObjectRef>) -> (BTreeSet<ObjectRef>, BTreeSet<ObjectRef>) {
         let unreadable = self.flaws().any(|flaws| flaws.is_unreadable);
         let broken: BTreeSet<_> = self.flaws().flat_map(|flaws| flaws.broken.iter()).cloned().collect();
-        let given = self.readable_objects();
+        let readable = self.readable_objects();
         let stays = |reference: &&ObjectRef| {
-            (unreadable || broken.contains(*reference)) && !given.contains(*reference)
+            (unreadable || broken.contains(*reference)) && !readable.contains(*reference)
         };
         let none = BTreeSet::new();
         let closed = self.trouble.as_ref().map_or(&none, |it| &it.closed);
-        let kept: BTreeSet<_> = before.difference(closed).filter(stays).cloned().collect();
+        let still_kept: BTreeSet<_> = before.difference(closed).filter(stays).cloned().collect();
         let stand_ins = self.documents.iter().flat_map(Document::stand_ins);
-        let stand_ins = stand_ins.filter(|reference| !given.contains(*reference));
+        let stand_ins = stand_ins.filter(|reference| !readable.contains(*reference));
         let closed = closed.iter().filter(stays).chain(stand_ins);
-        let closed = closed.filter(|reference| !kept.contains(*reference)).cloned().collect();
-        (kept, closed)
+        let closed = closed.filter(|reference| !still_kept.contains(*reference)).cloned().collect();
+        (still_kept, closed)
     }
 }
 
 impl FileProblems {
     /// Boxed, because most files have none.
     fn boxed(self) -> Option<Box<Self>> {
-        let Self { kept, closed, refusal, doubles } = &self;
+        let Self { kept_objects: kept, closed, refusal, doubles } = &self;
         let is_none = kept.is_empty() && closed.is_empty() && refusal.is_none() && doubles.is_empty();
         (!is_none).then(|| Box::new(self))
     }
@@ -247,10 +247,10 @@ impl Document {
                 ReadDocument { diagnostics: vec![diagnostic], ..ReadDocument::default() }
             }
         };
-        let given = DocumentObjects { objects, stand_ins };
+        let documents = DocumentObjects { objects, stand_ins };
         let flaws =
-            DocumentFlaws { is_unreadable, broken, stand_ins: references(&given.stand_ins), diagnostics };
-        (Self { identity, objects: references(&given.objects).into(), flaws: flaws.boxed() }, given)
+            DocumentFlaws { is_unreadable, broken, stand_ins: references(&documents.stand_ins), diagnostics };
+        (Self { identity, objects: references(&documents.objects).into(), flaws: flaws.boxed() }, documents)
     }
 
     fn stand_ins(&self) -> impl Iterator<Item = &ObjectRef> + Clone {
@@ -276,7 +276,7 @@ mod tests {
 
     fn update(file: &mut ManifestFile, text: &str) -> (Vec<String>, Vec<String>) {
         let update = file.update(&"web.yaml".into(), text);
-        (names(update.set.into_keys()), names(update.gone))
+        (names(update.set.into_keys()), names(update.removed))
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
     /// The names of objects that are set, of stand-ins, and of removed objects.
     fn with_stand_ins(file: &mut ManifestFile, text: &str) -> (Vec<String>, Vec<String>, Vec<String>) {
         let update = file.update(&"policies.yaml".into(), text);
-        (names(update.set.into_keys()), names(update.stand_ins.into_keys()), names(update.gone))
+        (names(update.set.into_keys()), names(update.stand_ins.into_keys()), names(update.removed))
     }
 
     #[test]

@@ -70,7 +70,7 @@ fn walk_within(
     max_entries: usize,
     skipped: BTreeMap<PathBuf, DirectoryIdentity>,
 ) -> io::Result<Walk> {
-    let mut walker = Walker { left: max_entries, skipped, ..Walker::default() };
+    let mut walker = Walker { remaining: max_entries, skipped, ..Walker::default() };
     walker.list(&QueuedDirectory { path: root.into(), depth: 0, tree: root.into(), is_linked: false })?;
     while let Some(directory) = walker.next() {
         if walker.found.unreadable.contains_key(&*directory.tree) {
@@ -100,11 +100,11 @@ fn identity(metadata: &Metadata) -> DirectoryIdentity {
 #[derive(Default)]
 struct Walker {
     found: Walk,
-    seen: BTreeSet<DirectoryIdentity>,
+    seen_directories: BTreeSet<DirectoryIdentity>,
     /// Links that are not followed.
     skipped: BTreeMap<PathBuf, DirectoryIdentity>,
     /// Entries that may still be visited.
-    left: usize,
+    remaining: usize,
     /// Directories to list.
     directories: VecDeque<QueuedDirectory>,
     /// Links to directories. They are followed last, so that a tree elsewhere takes nothing away from this one.
@@ -128,15 +128,16 @@ impl Walker {
     fn list(&mut self, within: &QueuedDirectory) -> io::Result<()> {
         let QueuedDirectory { path: directory, depth, tree, is_linked } = within;
         let metadata = fs::metadata(directory)?;
-        if !self.seen.insert(identity(&metadata)) {
+        if !self.seen_directories.insert(identity(&metadata)) {
             return Ok(());
         }
         if *depth > MAX_DEPTH {
             return Err(io::Error::other(format!("directories are nested more than {MAX_DEPTH} deep")));
         }
-        let mut entries = fs::read_dir(directory)?.take(self.left + 1).collect::<io::Result<Vec<_>>>()?;
-        let Some(left) = self.left.checked_sub(entries.len()) else {
-            self.left = 0;
+        let mut entries =
+            fs::read_dir(directory)?.take(self.remaining + 1).collect::<io::Result<Vec<_>>>()?;
+        let Some(left) = self.remaining.checked_sub(entries.len()) else {
+            self.remaining = 0;
             self.found.unreadable.insert(tree.to_path_buf(), TOO_MANY_ENTRIES.to_owned());
             if !is_linked {
                 self.found.is_too_large = true;
@@ -145,7 +146,7 @@ impl Walker {
             }
             return Ok(());
         };
-        self.left = left;
+        self.remaining = left;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let name = entry.file_name();

@@ -256,7 +256,11 @@ impl ManifestTree {
                 }
                 if let Some(known) = self.files.remove(path) {
                     let gone = known.file.references();
-                    self.apply_update(&path.into(), FileUpdate { gone, ..FileUpdate::default() }, changes);
+                    self.apply_update(
+                        &path.into(),
+                        FileUpdate { removed: gone, ..FileUpdate::default() },
+                        changes,
+                    );
                 }
             }
             Err(error) => {
@@ -282,7 +286,7 @@ impl ManifestTree {
             }
         }
         let mut heirs = BTreeSet::new();
-        for reference in update.gone {
+        for reference in update.removed {
             match self.withdraw_claim(path, &reference) {
                 Some(Successor::None) => changes.push(Change::Remove(reference)),
                 Some(Successor::File(heir)) => _ = heirs.insert(heir),

@@ -52,7 +52,7 @@ pub struct DirectoryUpdate {
     /// All current diagnostics of the directory; they replace earlier ones.
     pub diagnostics: Vec<Diagnostic>,
     /// When the first event was received.
-    pub heard: Instant,
+    pub received_at: Instant,
 }
 
 /// A directory that is being watched.
@@ -340,13 +340,13 @@ impl DirectoryWatch {
     }
 
     /// Reports what is new, if anything.
-    fn report(&mut self, changes: Vec<Change>, heard: Instant) {
+    fn report(&mut self, changes: Vec<Change>, event_time: Instant) {
         let diagnostics = self.tree.diagnostics();
         if changes.is_empty() && self.reported.as_ref() == Some(&diagnostics) {
             return;
         }
         self.reported = Some(diagnostics.clone());
-        (self.listener)(DirectoryUpdate { changes, diagnostics, heard });
+        (self.listener)(DirectoryUpdate { changes, diagnostics, received_at: event_time });
     }
 }
 

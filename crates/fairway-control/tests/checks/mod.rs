@@ -54,8 +54,8 @@ pub(crate) fn changes(text: &str, file: &str) -> Vec<Change> {
     for section in manifest::sections(text) {
         if let Ok(Some(root)) = manifest::parse(&section) {
             let reading = manifest::read(&root, &file);
-            let given = reading.objects.into_iter().chain(reading.stand_ins);
-            changes.extend(given.map(|(object, source)| Change::Set(object, Some(source))));
+            let objects = reading.objects.into_iter().chain(reading.stand_ins);
+            changes.extend(objects.map(|(object, source)| Change::Set(object, Some(source))));
         }
     }
     changes
@@ -78,17 +78,17 @@ fn survivor(engine: &Engine) -> Arc<VirtualHost> {
 /// Everything that users can see of the result.
 fn visible_result(engine: &Engine) -> (String, BTreeSet<String>) {
     let outcome = engine.current().unwrap();
-    let said = outcome.diagnostics().iter().chain(outcome.problems.iter());
-    (format!("{:?}", outcome.digest), said.map(ToString::to_string).collect())
+    let problems = outcome.diagnostics().iter().chain(outcome.problems.iter());
+    (format!("{:?}", outcome.digest), problems.map(ToString::to_string).collect())
 }
 
 /// Any bytes as manifests.
 pub(crate) fn manifest(input: &[u8]) {
-    holds(&String::from_utf8_lossy(input));
+    check_input(&String::from_utf8_lossy(input));
 }
 
 /// The result does not depend on the steps in which a text arrives, and a valid object is served as if it were alone.
-pub(crate) fn holds(text: &str) {
+pub(crate) fn check_input(text: &str) {
     let mut alone = engine();
     alone.update(changes(GOOD, FILE), NOW);
     // A directive (`%`) belongs to the document that follows, so an invalid one must not precede the valid object.

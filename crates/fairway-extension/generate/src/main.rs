@@ -97,7 +97,7 @@ fn main() {
         names.extend(from.enum_type.iter().map(|it| renamed(&package, it.name())));
         names.extend(from.message_type.iter().map(|it| renamed(&package, it.name())));
         file.enum_type.extend(from.enum_type.into_iter().filter(|it| it.name() == "NullValue"));
-        file.message_type.extend(from.message_type.into_iter().filter_map(|message| kept(&package, message)));
+        file.message_type.extend(from.message_type.into_iter().filter_map(|message| without_omitted_fields(&package, message)));
     }
     file.message_type.iter_mut().for_each(|message| rename(message, &names));
     let mut config = prost_build::Config::new();
@@ -121,7 +121,7 @@ fn renamed(package: &str, name: &str) -> (String, String) {
 }
 
 /// The message with its listed fields; `None` if it is not listed.
-fn kept(scope: &str, mut message: DescriptorProto) -> Option<DescriptorProto> {
+fn without_omitted_fields(scope: &str, mut message: DescriptorProto) -> Option<DescriptorProto> {
     let name = format!("{scope}.{}", message.name());
     let is_map = message.options.as_ref().is_some_and(|options| options.map_entry());
     let listed = KEPT.iter().find(|(kept, _)| *kept == name);
@@ -139,7 +139,7 @@ fn kept(scope: &str, mut message: DescriptorProto) -> Option<DescriptorProto> {
     let nested = std::mem::take(&mut message.nested_type).into_iter();
     let is_map = |it: &DescriptorProto| it.options.as_ref().is_some_and(|options| options.map_entry());
     let nested = nested.filter(|it| !is_map(it) || is_used(it.name()));
-    message.nested_type = nested.filter_map(|it| kept(&name, it)).collect();
+    message.nested_type = nested.filter_map(|it| without_omitted_fields(&name, it)).collect();
     drop_empty_oneofs(&mut message);
     for field in &mut message.field {
         field.options = None;

@@ -235,8 +235,8 @@ mod tests {
     #[test]
     fn the_client_is_described_by_address_certificate_and_server_name() {
         let head = head();
-        let asked = sent_attributes(&request(&head));
-        let source = asked.source.unwrap();
+        let attributes = sent_attributes(&request(&head));
+        let source = attributes.source.unwrap();
         assert_eq!(
             (source.principal.as_str(), source.certificate.as_str()),
             ("spiffe://a/b", "-----BEGIN%20")
@@ -248,9 +248,9 @@ mod tests {
             (socket.address.as_str(), socket.port_specifier),
             ("192.0.2.1", Some(PortSpecifier::PortValue(1234)))
         );
-        assert_eq!(asked.tls_session.unwrap().sni, "a.example");
-        assert_eq!(asked.context_extensions["team"], "blue");
-        assert_eq!(asked.request.unwrap().time.unwrap(), Timestamp { seconds: 1_700_000_000, nanos: 5 });
+        assert_eq!(attributes.tls_session.unwrap().sni, "a.example");
+        assert_eq!(attributes.context_extensions["team"], "blue");
+        assert_eq!(attributes.request.unwrap().time.unwrap(), Timestamp { seconds: 1_700_000_000, nanos: 5 });
     }
 
     #[test]

@@ -94,11 +94,11 @@ impl Direction {
         }
     }
 
-    /// Handles the head; `asked` is set if it was sent to the service.
-    pub(super) fn handle_head(&mut self, has_body: bool, asked: Option<Wait>) {
+    /// Handles the head; `wait` is set if it was sent to the service.
+    pub(super) fn handle_head(&mut self, has_body: bool, wait: Option<Wait>) {
         debug_assert!(self.stage == DirectionStage::Idle, "a message has one head");
-        self.stage = if asked.is_some() { DirectionStage::AwaitingHeaders } else { DirectionStage::Body };
-        self.wait = asked;
+        self.stage = if wait.is_some() { DirectionStage::AwaitingHeaders } else { DirectionStage::Body };
+        self.wait = wait;
         self.change = Some(HeadChange::default());
         self.has_body = has_body;
         if !has_body {
@@ -106,15 +106,15 @@ impl Direction {
         }
     }
 
-    pub(super) fn write(&mut self, piece: &[u8]) {
+    pub(super) fn write(&mut self, chunk: &[u8]) {
         if self.stage == DirectionStage::Done || self.ended.is_some() {
             return;
         }
         if self.is_passing() {
-            self.emit_body(piece.to_vec());
+            self.emit_body(chunk.to_vec());
             return;
         }
-        self.input.extend_from_slice(piece);
+        self.input.extend_from_slice(chunk);
     }
 
     pub(super) fn end(&mut self, trailers: Trailers) {
@@ -257,11 +257,11 @@ impl Direction {
     }
 
     /// Sends a piece that is forwarded after the response.
-    fn send_piece(&mut self, piece: Vec<u8>, outbox: &mut Outbox) {
+    fn send_piece(&mut self, chunk: Vec<u8>, outbox: &mut Outbox) {
         let is_end = self.ended.is_some() && self.input.is_empty() && !self.has_trailers_to_send();
         self.is_end_shown = is_end;
-        self.wait = Some(outbox.body(self.side, &piece, is_end));
-        self.in_flight = Some(piece);
+        self.wait = Some(outbox.body(self.side, &chunk, is_end));
+        self.in_flight = Some(chunk);
     }
 
     fn send_streamed(&mut self, outbox: &mut Outbox) {
@@ -270,8 +270,8 @@ impl Direction {
         }
         let is_end_due = self.ended.is_some() && !self.is_end_shown && !self.has_trailers_to_send();
         if !self.input.is_empty() || is_end_due {
-            let piece = mem::take(&mut self.input);
-            self.send_piece(piece, outbox);
+            let chunk = mem::take(&mut self.input);
+            self.send_piece(chunk, outbox);
         } else {
             self.finish(outbox);
         }
@@ -285,9 +285,9 @@ impl Direction {
         let has_trailers = self.has_trailers_to_send();
         let is_end = self.ended.is_some() && !has_trailers;
         if !self.input.is_empty() || is_end {
-            let piece = mem::take(&mut self.input);
-            self.is_entrusted |= !piece.is_empty();
-            self.wait = Some(outbox.body(self.side, &piece, is_end));
+            let chunk = mem::take(&mut self.input);
+            self.is_entrusted |= !chunk.is_empty();
+            self.wait = Some(outbox.body(self.side, &chunk, is_end));
             self.is_end_shown = is_end;
         }
         if let Some(trailers) = self.ended.as_ref().filter(|_| has_trailers) {
@@ -464,10 +464,10 @@ impl Direction {
         }
     }
 
-    fn emit_body(&mut self, piece: Vec<u8>) {
-        if !piece.is_empty() {
-            self.event_bytes += piece.len();
-            self.events.push_back(Event::Body(piece));
+    fn emit_body(&mut self, chunk: Vec<u8>) {
+        if !chunk.is_empty() {
+            self.event_bytes += chunk.len();
+            self.events.push_back(Event::Body(chunk));
         }
     }
 

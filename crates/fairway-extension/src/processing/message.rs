@@ -70,11 +70,11 @@ fn all_headers<'a>(
 }
 
 /// Encodes a piece of a body.
-pub(super) fn body(side: Side, piece: &[u8], end_of_stream: bool, extra: &[&[u8]]) -> Vec<u8> {
-    let bytes = if piece.is_empty() { 0 } else { field_length(piece.len()) };
+pub(super) fn body(side: Side, chunk: &[u8], end_of_stream: bool, extra: &[&[u8]]) -> Vec<u8> {
+    let bytes = if chunk.is_empty() { 0 } else { field_length(chunk.len()) };
     let mut message = begin_message(tag(BODY_TAG, side), bytes + if end_of_stream { 2 } else { 0 }, extra);
-    if !piece.is_empty() {
-        write_field(FIRST_FIELD, piece, &mut message);
+    if !chunk.is_empty() {
+        write_field(FIRST_FIELD, chunk, &mut message);
     }
     if end_of_stream {
         message.extend([(SECOND_FIELD << 3) as u8, 1]);
@@ -203,9 +203,9 @@ mod tests {
     #[test]
     fn bodies_and_trailers_are_sent_completely() {
         for (length, end_of_stream) in [(0, true), (0, false), (1, false), (70_000, true)] {
-            let piece = vec![b'x'; length];
-            let message = decode(&body(Side::Response, &piece, end_of_stream, &[]));
-            let expected = Request::ResponseBody(HttpBody { body: piece, end_of_stream });
+            let chunk = vec![b'x'; length];
+            let message = decode(&body(Side::Response, &chunk, end_of_stream, &[]));
+            let expected = Request::ResponseBody(HttpBody { body: chunk, end_of_stream });
             assert_eq!(message.request, Some(expected));
         }
         let list: Trailers = vec![(b"X-A"[..].into(), b"1"[..].into()), (b"b"[..].into(), b""[..].into())];

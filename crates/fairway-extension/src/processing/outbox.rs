@@ -57,10 +57,10 @@ impl Outbox {
     }
 
     /// Sends a piece of a body.
-    pub(super) fn body(&mut self, side: Side, piece: &[u8], end_of_stream: bool) -> Wait {
+    pub(super) fn body(&mut self, side: Side, chunk: &[u8], end_of_stream: bool) -> Wait {
         let message = match self.sent {
-            0 => self.first(|extra| message::body(side, piece, end_of_stream, extra)),
-            _ => message::body(side, piece, end_of_stream, &[]),
+            0 => self.first(|extra| message::body(side, chunk, end_of_stream, extra)),
+            _ => message::body(side, chunk, end_of_stream, &[]),
         };
         self.push(side, message);
         self.begin_wait()

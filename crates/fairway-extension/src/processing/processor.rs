@@ -103,11 +103,11 @@ impl Processor {
         if self.state == ProcessorState::Open {
             self.outbox.set_attributes(PreparedExtension::encode_attributes(facts.attributes));
         }
-        let asked = self.request.phases.headers.then(|| {
+        let request_wait = self.request.phases.headers.then(|| {
             let write = |extra: &[&[u8]]| message::request_headers(head, facts, !has_body, extra);
             self.outbox.headers(Side::Request, write)
         });
-        self.request.handle_head(has_body, asked);
+        self.request.handle_head(has_body, request_wait);
         self.advance(Side::Request);
     }
 
@@ -123,21 +123,21 @@ impl Processor {
             return;
         }
         let served = self.served_by.map(served_metadata).unwrap_or_default();
-        let asked = self.response.phases.headers.then(|| {
+        let response_wait = self.response.phases.headers.then(|| {
             let write = |extra: &[&[u8]]| match served.is_empty() {
                 true => message::response_headers(head, !has_body, extra),
                 false => message::response_headers(head, !has_body, &[extra, &[&served]].concat()),
             };
             self.outbox.headers(Side::Response, write)
         });
-        self.response.handle_head(has_body, asked);
+        self.response.handle_head(has_body, response_wait);
         self.advance(Side::Response);
     }
 
     /// Handles a piece of a body. Call only while `room(side) > 0`.
-    pub fn write_body(&mut self, side: Side, piece: &[u8]) {
+    pub fn write_body(&mut self, side: Side, chunk: &[u8]) {
         if self.state != ProcessorState::Stopped {
-            self.direction(side).write(piece);
+            self.direction(side).write(chunk);
             self.advance(side);
         }
     }
@@ -341,19 +341,19 @@ impl Processor {
 
     /// Extends the longest wait, once.
     fn extend_timeout(&mut self, timeout: generated::Duration) {
-        let most = self.extension().message_timeout.saturating_mul(MAX_TIMEOUT_EXTENSION);
+        let limit = self.extension().message_timeout.saturating_mul(MAX_TIMEOUT_EXTENSION);
         let (Ok(seconds), Ok(nanos)) = (u64::try_from(timeout.seconds), u32::try_from(timeout.nanos)) else {
             return;
         };
         let timeout = Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos.into()));
-        if timeout < Duration::from_millis(1) || timeout > most {
+        if timeout < Duration::from_millis(1) || timeout > limit {
             return;
         }
-        let begun = self.outbox.begin_wait();
+        let started = self.outbox.begin_wait();
         let waits = [&mut self.request, &mut self.response].into_iter().filter_map(Direction::wait_mut);
         let first = waits.filter(|wait| !wait.is_extended).min_by_key(|wait| wait.serial);
         if let Some(wait) = first {
-            *wait = Wait { timeout, is_extended: true, ..begun };
+            *wait = Wait { timeout, is_extended: true, ..started };
         }
     }
 
@@ -366,11 +366,11 @@ impl Processor {
         if self.direction(side).stage != DirectionStage::AwaitingHeaders {
             return Err(Failure::OutOfOrder);
         }
-        let answer = answer.response.unwrap_or_default();
-        let status = ResponseStatus::try_from(answer.status).map_err(|_| Failure::Malformed)?;
+        let response = answer.response.unwrap_or_default();
+        let status = ResponseStatus::try_from(response.status).map_err(|_| Failure::Malformed)?;
         let part = if side == Side::Request { ChangedPart::RequestHead } else { ChangedPart::ResponseHead };
-        let change = self.read_changes(answer.header_mutation, part)?;
-        let mutation = answer.body_mutation.and_then(|body| body.mutation);
+        let change = self.read_changes(response.header_mutation, part)?;
+        let mutation = response.body_mutation.and_then(|body| body.mutation);
         let replaced = match (status, mutation) {
             (ResponseStatus::Continue, None) => None,
             (ResponseStatus::ContinueAndReplace, Some(Mutation::Body(body))) => Some(body),
@@ -412,9 +412,9 @@ impl Processor {
         }
     }
 
-    fn handle_body_response(&mut self, side: Side, answer: BodyResponse) -> Result<(), Failure> {
-        let answer = answer.response.unwrap_or_default();
-        let mutation = answer.body_mutation.and_then(|body| body.mutation);
+    fn handle_body_response(&mut self, side: Side, response: BodyResponse) -> Result<(), Failure> {
+        let response = response.response.unwrap_or_default();
+        let mutation = response.body_mutation.and_then(|body| body.mutation);
         if self.direction(side).is_duplex() {
             let Some(Mutation::StreamedResponse(piece)) = mutation else { return Err(Failure::Malformed) };
             return match side {
@@ -429,13 +429,15 @@ impl Processor {
         if !self.direction(side).is_body_response_due() {
             return Err(Failure::OutOfOrder);
         }
-        ResponseStatus::try_from(answer.status).map_err(|_| Failure::Malformed)?;
+        ResponseStatus::try_from(response.status).map_err(|_| Failure::Malformed)?;
         // "header mutations will only take effect if the current processing mode for the body is BUFFERED": while the head is
         // held back.
         let change = match (self.direction(side).is_head_held(), side) {
             (false, _) => HeadChange::default(),
-            (true, Side::Request) => self.read_changes(answer.header_mutation, ChangedPart::RequestHead)?,
-            (true, Side::Response) => self.read_changes(answer.header_mutation, ChangedPart::ResponseHead)?,
+            (true, Side::Request) => self.read_changes(response.header_mutation, ChangedPart::RequestHead)?,
+            (true, Side::Response) => {
+                self.read_changes(response.header_mutation, ChangedPart::ResponseHead)?
+            }
         };
         let replacement = match mutation {
             None | Some(Mutation::ClearBody(false)) => Replacement::Unchanged,

@@ -26,7 +26,7 @@ pub(crate) fn processing(input: &[u8]) {
     let mut check = Check::new(extension);
     while let Some(call) = input.byte() {
         check.call(call, &mut input);
-        check.holds();
+        check.check_invariants();
     }
 }
 
@@ -119,12 +119,12 @@ impl Check {
         match call % 10 {
             0 => self.head(side, call & 64 == 0),
             1 | 2 => {
-                let piece = input.bytes();
+                let chunk = input.bytes();
                 if self.has_head[side as usize]
                     && !self.has_ended[side as usize]
                     && self.processor.room(side) > 0
                 {
-                    self.processor.write_body(side, piece);
+                    self.processor.write_body(side, chunk);
                 }
             }
             3 if self.has_head[side as usize] => {
@@ -134,8 +134,8 @@ impl Check {
             }
             4 => self.receive(input.bytes()),
             5 | 6 => {
-                let answer = answer(call, input);
-                self.receive(&frame::encode(&answer));
+                let response = processing_response(call, input);
+                self.receive(&frame::encode(&response));
             }
             7 => drop(self.processor.take_message()),
             8 => self.processor.closed(input.byte().map(u32::from).filter(|status| *status < 17)),
@@ -165,7 +165,7 @@ impl Check {
         self.processor.receive(bytes);
     }
 
-    fn holds(&mut self) {
+    fn check_invariants(&mut self) {
         // Each byte is held once and copied into a message at most once; each piece adds messages of a few bytes.
         let bound = 4 * (MAX_HELD_BYTES + 256 * 4 + 1024) + self.received;
         assert!(self.processor.held_bytes() <= bound, "{} bytes are held", self.processor.held_bytes());
@@ -208,7 +208,7 @@ impl Check {
 }
 
 /// A message that conforms to the protocol.
-fn answer(call: u8, input: &mut Input<'_>) -> ProcessingResponse {
+fn processing_response(call: u8, input: &mut Input<'_>) -> ProcessingResponse {
     let bytes = input.bytes();
     let kind = input.byte().unwrap_or(0);
     let mutation = match kind % 5 {

@@ -137,9 +137,9 @@ impl TestExchange {
         self.drain();
     }
 
-    pub(crate) fn write(&mut self, side: Side, piece: &str) {
+    pub(crate) fn write(&mut self, side: Side, chunk: &str) {
         assert!(self.processor.room(side) > 0, "no room");
-        self.processor.write_body(side, piece.as_bytes());
+        self.processor.write_body(side, chunk.as_bytes());
         self.drain();
     }
 
@@ -148,7 +148,7 @@ impl TestExchange {
         self.drain();
     }
 
-    pub(crate) fn answer(&mut self, response: impl Into<ProcessingResponse>) {
+    pub(crate) fn respond(&mut self, response: impl Into<ProcessingResponse>) {
         self.processor.receive(&frame::encode(&response.into()));
         self.drain();
     }
@@ -221,26 +221,26 @@ pub(crate) fn stream(text: &[u8], end_of_stream: bool) -> CommonResponse {
 }
 
 pub(crate) fn to_headers(side: Side, response: CommonResponse) -> ProcessingResponse {
-    let answer = HeadersResponse { response: Some(response) };
+    let reply = HeadersResponse { response: Some(response) };
     respond(match side {
-        Side::Request => Response::RequestHeaders(answer),
-        Side::Response => Response::ResponseHeaders(answer),
+        Side::Request => Response::RequestHeaders(reply),
+        Side::Response => Response::ResponseHeaders(reply),
     })
 }
 
 pub(crate) fn to_body(side: Side, response: CommonResponse) -> ProcessingResponse {
-    let answer = BodyResponse { response: Some(response) };
+    let reply = BodyResponse { response: Some(response) };
     respond(match side {
-        Side::Request => Response::RequestBody(answer),
-        Side::Response => Response::ResponseBody(answer),
+        Side::Request => Response::RequestBody(reply),
+        Side::Response => Response::ResponseBody(reply),
     })
 }
 
 pub(crate) fn to_trailers(side: Side, header_mutation: Option<HeaderMutation>) -> ProcessingResponse {
-    let answer = TrailersResponse { header_mutation };
+    let response = TrailersResponse { header_mutation };
     respond(match side {
-        Side::Request => Response::RequestTrailers(answer),
-        Side::Response => Response::ResponseTrailers(answer),
+        Side::Request => Response::RequestTrailers(response),
+        Side::Response => Response::ResponseTrailers(response),
     })
 }
 

@@ -71,9 +71,9 @@ impl Agreement {
     }
 
     /// Records the response of a replica; `None` if the poll failed.
-    pub fn answered(&mut self, replica: &Arc<str>, answer: Option<ServedGateways>) {
+    pub fn answered(&mut self, replica: &Arc<str>, response: Option<ServedGateways>) {
         let replica = self.replicas.entry(replica.clone()).or_default();
-        match answer {
+        match response {
             Some(serves) => *replica = Replica { serves, missed_polls: 0 },
             None => replica.missed_polls = replica.missed_polls.saturating_add(1),
         }

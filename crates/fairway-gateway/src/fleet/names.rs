@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn names_that_no_service_can_have_are_cut_too() {
         for name in ["1edge", "edge.example.com"] {
-            let made = address_of(name, None);
-            assert!(made.starts_with("gw-") && is_dns_label(&made), "{made}");
+            let address = address_of(name, None);
+            assert!(address.starts_with("gw-") && is_dns_label(&address), "{address}");
         }
     }
 

@@ -87,9 +87,9 @@ impl Ports {
     pub fn read(data: &BTreeMap<String, String>) -> Self {
         let lines = data.get(LIST_KEY).map(String::as_str).unwrap_or_default().lines();
         let mut taken = BTreeSet::new();
-        let given = lines.filter_map(parse_entry).filter(|(_, port)| taken.insert(*port)).collect();
+        let assigned_ports = lines.filter_map(parse_entry).filter(|(_, port)| taken.insert(*port)).collect();
         Self {
-            assigned: given,
+            assigned: assigned_ports,
             last: data.get(LAST_PORT_KEY).and_then(|text| text.parse().ok()).unwrap_or(0),
         }
     }

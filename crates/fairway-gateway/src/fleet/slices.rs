@@ -210,8 +210,8 @@ mod tests {
         let ports = edited.spec.as_mut().unwrap().ports.as_mut().unwrap();
         ports[0].target_port = Some(IntOrString::Int(20_777));
         let pods = [pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))];
-        let made = desired(&edited, &service(&["IPv4"]), pods.iter());
-        assert_eq!(made.values().next().unwrap().ports.as_ref().unwrap()[0].port, Some(20_000));
+        let slices = desired(&edited, &service(&["IPv4"]), pods.iter());
+        assert_eq!(slices.values().next().unwrap().ports.as_ref().unwrap()[0].port, Some(20_000));
     }
 
     #[test]
@@ -241,8 +241,8 @@ mod tests {
             ..ports[0].clone()
         };
         ports.push(udp);
-        let made = desired_from(&both, &[pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))]);
-        let slice = serde_json::to_value(made.values().next().unwrap()).unwrap();
+        let slices = desired_from(&both, &[pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))]);
+        let slice = serde_json::to_value(slices.values().next().unwrap()).unwrap();
         assert_eq!(
             slice["ports"],
             json!([
@@ -291,11 +291,11 @@ mod tests {
         let labels = slice.metadata.labels.as_ref().unwrap();
         assert_eq!((labels["team"].as_str(), labels[SERVICE_LABEL].as_str()), ("shop", "edge-fairway"));
         assert_eq!(slice.metadata.annotations, should_be.metadata.annotations);
-        let mut kept = after.clone();
-        for slice in kept.values_mut() {
+        let mut known = after.clone();
+        for slice in known.values_mut() {
             slice.metadata.labels.as_mut().unwrap().insert("from-a-webhook".to_owned(), "x".to_owned());
         }
-        assert_eq!(edits(kept.iter(), &after), [], "labels of others are no difference");
+        assert_eq!(edits(known.iter(), &after), [], "labels of others are no difference");
     }
 
     #[test]

@@ -70,9 +70,9 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<PolicyReading<Back
     let health = spec.health.as_ref().map(|of| health::read(of).map_err(invalid_in("health")));
     let outliers = spec.outlier_ejection.as_ref().map(backend_traffic::ejection);
     let outliers = outliers.transpose().map_err(invalid_in("outlierEjection"))?;
-    let most = backend_traffic::limits(&limits).map_err(invalid_in("limits"))?;
+    let limit = backend_traffic::limits(&limits).map_err(invalid_in("limits"))?;
     let mut warnings = Vec::new();
-    let said = BackendSettings {
+    let settings = BackendSettings {
         balance: Balance {
             balancing: algorithm.unwrap_or(Balancing::PeakEwma),
             hash: hash.map(Arc::new),
@@ -85,23 +85,23 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<PolicyReading<Back
             retry: spec.retry.as_ref().map(retry).transpose()?,
             ejection: outliers.map(|outliers| outliers.ejection),
             latency: outliers.and_then(|outliers| outliers.latency),
-            limits: most.of_backend,
+            limits: limit.of_backend,
             retry_budget: spec.retry.as_ref().map(retry_budget).transpose()?.flatten(),
-            in_flight: most.in_flight,
+            in_flight: limit.in_flight,
             hedge: time("spec.hedging.connectDelay", delay)?,
             ..BackendTraffic::default()
         },
-        bodies: bodies(spec, &limits, &mut warnings)?.kept(),
+        bodies: bodies(spec, &limits, &mut warnings)?.if_not_empty(),
         pages: spec.error_pages.as_ref().map(pages).transpose()?.map(Arc::new),
     };
-    Ok(PolicyReading { said, warnings })
+    Ok(PolicyReading { value: settings, warnings })
 }
 
 /// Prefixes the field of an error.
-fn invalid_in(of: &str) -> impl Fn(InvalidField) -> PolicyError {
+fn invalid_in(section: &str) -> impl Fn(InvalidField) -> PolicyError {
     move |InvalidField { field, value, problem }| {
         let value = value.map_or_else(String::new, |value| format!("\"{value}\" "));
-        PolicyError::new(format!("spec.{of}.{field}"), format!("{value}{problem}"))
+        PolicyError::new(format!("spec.{section}.{field}"), format!("{value}{problem}"))
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     fn parse_spec(spec: Value) -> Result<BackendSettings, PolicyError> {
-        read(&serde_json::from_value(spec).expect("a spec")).map(|read| read.said)
+        read(&serde_json::from_value(spec).expect("a spec")).map(|read| read.value)
     }
 
     #[test]

@@ -32,8 +32,8 @@ fn buffer(
     let memory = positive_bytes(&of_memory, size.memory.as_ref())?.unwrap_or(memory);
     let memory = u32::try_from(memory).ok().filter(|memory| u64::from(*memory) <= MAX_MEMORY);
     let memory = memory.ok_or_else(|| {
-        let most = Size::from_bytes(MAX_MEMORY).0;
-        PolicyError::new(of_memory, format!("it is more than {most}, which a body may have in memory"))
+        let limit = Size::from_bytes(MAX_MEMORY).0;
+        PolicyError::new(of_memory, format!("it is more than {limit}, which a body may have in memory"))
     })?;
     let on_disk = bytes(&format!("{field}.disk"), size.disk.as_ref())?;
     Ok(BodyBuffer { memory, disk: on_disk.unwrap_or_else(|| disk(memory)) })

@@ -42,7 +42,7 @@ pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<PolicyReading<Clien
     }
     let introduction =
         spec.proxy_protocol.as_ref().map(|it| proxy_protocol(it, &mut warnings)).transpose()?;
-    let said = ClientTraffic {
+    let settings = ClientTraffic {
         proxy_protocol: introduction,
         forwarded: spec
             .forwarded_headers
@@ -62,12 +62,17 @@ pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<PolicyReading<Clien
         http3: spec.http3.as_ref().map(http3).transpose()?,
         early_data: spec.http3.as_ref().map(early_data).transpose()?.flatten(),
         reject_unknown_names: enum_value("spec.unknownNames", spec.unknown_names.as_deref(), &UNKNOWN_NAMES)?,
-        blocked: spec.blocked_clients.as_ref().map(blocked).transpose()?.and_then(BlockedClients::kept),
+        blocked: spec
+            .blocked_clients
+            .as_ref()
+            .map(blocked)
+            .transpose()?
+            .and_then(BlockedClients::if_not_empty),
         max_body: positive_bytes("spec.limits.requestBody", limits.request_body.as_ref())?,
         header_names: enum_value("spec.headerNames", spec.header_names.as_deref(), &HEADER_NAMES)?,
         tracing: spec.tracing.as_ref().map(tracing::read).transpose()?,
     };
-    Ok(PolicyReading { said, warnings })
+    Ok(PolicyReading { value: settings, warnings })
 }
 
 fn positive_number(field: &str, value: Option<i64>) -> Result<Option<NonZeroU32>, PolicyError> {
@@ -232,8 +237,8 @@ mod tests {
                 span_name: None,
             })),
         };
-        assert_eq!((read.said, read.warnings), (expected, Vec::new()));
-        assert_eq!(parse_spec(json!({})).unwrap().said, ClientTraffic::default());
+        assert_eq!((read.value, read.warnings), (expected, Vec::new()));
+        assert_eq!(parse_spec(json!({})).unwrap().value, ClientTraffic::default());
     }
 
     #[test]
@@ -249,56 +254,62 @@ mod tests {
 
     #[test]
     fn the_header_with_the_address_is_one_that_a_proxy_may_pass_on() {
-        let of = |name: &str| {
+        let policy_of = |name: &str| {
             parse_spec(json!({"forwardedHeaders": {"trustedSources": ["10.0.0.1"], "addressHeader": name}}))
         };
-        let usual = of("X-Forwarded-For").unwrap().said.forwarded.unwrap();
+        let usual = policy_of("X-Forwarded-For").unwrap().value.forwarded.unwrap();
         assert_eq!(usual.header, None);
         for wrong in ["", "X_Real", "Connection", "Host", "a b"] {
-            assert_eq!(of(wrong).unwrap_err().field, "spec.forwardedHeaders.addressHeader", "{wrong}");
+            assert_eq!(policy_of(wrong).unwrap_err().field, "spec.forwardedHeaders.addressHeader", "{wrong}");
         }
     }
 
     #[test]
     fn a_connection_has_no_more_streams_than_there_can_be() {
-        let of = |streams: i64| parse_spec(json!({"limits": {"concurrentStreams": streams}}));
-        assert_eq!(of(128).unwrap().said.streams, NonZeroU32::new(128));
+        let limits_for = |streams: i64| parse_spec(json!({"limits": {"concurrentStreams": streams}}));
+        assert_eq!(limits_for(128).unwrap().value.streams, NonZeroU32::new(128));
         for wrong in [129, 0] {
-            assert_eq!(of(wrong).unwrap_err().field, "spec.limits.concurrentStreams", "{wrong}");
+            assert_eq!(limits_for(wrong).unwrap_err().field, "spec.limits.concurrentStreams", "{wrong}");
         }
     }
 
     #[test]
     fn http3_is_on_where_a_policy_names_it_unless_it_is_disabled() {
-        let of = |spec: Value| parse_spec(spec).map(|read| read.said.http3);
-        assert_eq!(of(json!({})).unwrap(), None);
-        assert_eq!(of(json!({"http3": {}})).unwrap(), Some(true));
-        assert_eq!(of(json!({"http3": {"mode": "Disabled"}})).unwrap(), Some(false));
-        assert_eq!(of(json!({"http3": {"mode": "On"}})).unwrap_err().field, "spec.http3.mode");
+        let http3_for = |spec: Value| parse_spec(spec).map(|read| read.value.http3);
+        assert_eq!(http3_for(json!({})).unwrap(), None);
+        assert_eq!(http3_for(json!({"http3": {}})).unwrap(), Some(true));
+        assert_eq!(http3_for(json!({"http3": {"mode": "Disabled"}})).unwrap(), Some(false));
+        assert_eq!(http3_for(json!({"http3": {"mode": "On"}})).unwrap_err().field, "spec.http3.mode");
     }
 
     #[test]
     fn early_data_requires_an_explicit_policy() {
-        let of = |spec: Value| parse_spec(spec).map(|read| read.said.early_data);
-        assert_eq!(of(json!({"http3": {}})).unwrap(), None);
-        assert_eq!(of(json!({"http3": {"earlyData": "Enabled"}})).unwrap(), Some(true));
-        assert_eq!(of(json!({"http3": {"earlyData": "Disabled"}})).unwrap(), Some(false));
-        assert_eq!(of(json!({"http3": {"earlyData": "On"}})).unwrap_err().field, "spec.http3.earlyData");
+        let early_data_for = |spec: Value| parse_spec(spec).map(|read| read.value.early_data);
+        assert_eq!(early_data_for(json!({"http3": {}})).unwrap(), None);
+        assert_eq!(early_data_for(json!({"http3": {"earlyData": "Enabled"}})).unwrap(), Some(true));
+        assert_eq!(early_data_for(json!({"http3": {"earlyData": "Disabled"}})).unwrap(), Some(false));
+        assert_eq!(
+            early_data_for(json!({"http3": {"earlyData": "On"}})).unwrap_err().field,
+            "spec.http3.earlyData"
+        );
     }
 
     #[test]
     fn the_proxy_protocol_is_accepted_only_from_trusted_sources() {
-        let of = |proxy: Value| parse_spec(json!({"proxyProtocol": proxy}));
-        assert_eq!(of(json!({"mode": "Off"})).unwrap().said.proxy_protocol, Some(ProxyProtocolMode::None));
+        let proxy_for = |proxy: Value| parse_spec(json!({"proxyProtocol": proxy}));
+        assert_eq!(
+            proxy_for(json!({"mode": "Off"})).unwrap().value.proxy_protocol,
+            Some(ProxyProtocolMode::None)
+        );
         for wrong in [
             json!({"mode": "Required"}),
             json!({"mode": "Off", "trustedSources": ["10.0.0.0/8"]}),
             json!({"mode": "On"}),
             json!({}),
         ] {
-            assert!(of(wrong.clone()).unwrap_err().field.starts_with("spec.proxyProtocol"), "{wrong}");
+            assert!(proxy_for(wrong.clone()).unwrap_err().field.starts_with("spec.proxyProtocol"), "{wrong}");
         }
-        let open = of(json!({"mode": "Required", "trustedSources": ["0.0.0.0/0"]})).unwrap();
+        let open = proxy_for(json!({"mode": "Required", "trustedSources": ["0.0.0.0/0"]})).unwrap();
         assert_eq!(open.warnings[0].code, "trusts-everybody");
     }
 }

@@ -65,7 +65,7 @@ fn level(
     warnings: &mut Vec<PolicyWarning>,
 ) -> Result<u8, PolicyError> {
     let Some((level, limit)) = compression::level(coding, asked.into()) else {
-        let what = compression::levels(coding).what;
+        let what = compression::levels(coding).description;
         return Err(PolicyError::new(field, format!("{asked} is not {what}")));
     };
     warnings.extend(limit.map(|limit| PolicyWarning {

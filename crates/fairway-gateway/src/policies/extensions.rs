@@ -84,9 +84,9 @@ mod tests {
 
     /// The only service of a policy, with these fields in addition to its Service.
     fn service(more: &Value) -> ExtensionService {
-        let mut of = json!({"backendRef": {"name": "waf", "port": 9000}});
-        of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        services(json!({"extProc": [of]})).remove(0)
+        let mut filter = json!({"backendRef": {"name": "waf", "port": 9000}});
+        filter.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        services(json!({"extProc": [filter]})).remove(0)
     }
 
     #[test]
@@ -169,11 +169,15 @@ mod tests {
 
     #[test]
     fn a_policy_that_cannot_be_used_as_a_whole_is_open_only_where_all_its_services_are() {
-        let of = |mode: &str| json!({"backendRef": {"name": "waf", "port": 9000}, "failureMode": mode});
+        let filter_with =
+            |mode: &str| json!({"backendRef": {"name": "waf", "port": 9000}, "failureMode": mode});
         for (spec, is_open) in [
             (json!({}), false),
-            (json!({"extProc": vec![of("Open"); 5]}), true),
-            (json!({"extProc": [of("Open"), of("Open"), of("Open"), of("Closed"), of("Open")]}), false),
+            (json!({"extProc": vec![filter_with("Open"); 5]}), true),
+            (
+                json!({"extProc": [filter_with("Open"), filter_with("Open"), filter_with("Open"), filter_with("Closed"), filter_with("Open")]}),
+                false,
+            ),
         ] {
             let read = services(spec.clone());
             assert_eq!((read.len(), read[0].fails_open), (1, is_open), "{spec}");

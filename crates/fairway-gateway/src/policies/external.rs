@@ -37,14 +37,14 @@ pub(crate) enum AuthCall {
 impl AuthCall {
     /// The guard for this backend.
     pub(crate) fn guard(mut self, backend: Option<BackendKey>) -> Guard {
-        let asked = match &mut self {
+        let service = match &mut self {
             Self::Http(auth) => match &mut auth.service {
                 AuthService::Backend { backend, .. } => Some(backend),
                 AuthService::OwnHost { .. } => None,
             },
             Self::Grpc(auth) => Some(&mut auth.service.backend),
         };
-        if let (Some(asked), Some(backend)) = (asked, backend) {
+        if let (Some(asked), Some(backend)) = (service, backend) {
             *asked = backend;
         }
         match self {

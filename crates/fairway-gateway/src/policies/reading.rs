@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PolicyReading<T> {
     /// The content.
-    pub said: T,
+    pub value: T,
     /// Settings that may not mean what the author intended.
     pub warnings: Vec<PolicyWarning>,
 }

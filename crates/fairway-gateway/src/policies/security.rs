@@ -124,7 +124,7 @@ pub(crate) fn read(
     read_replaceable(spec)?;
     let basic = spec.basic_auth.as_ref();
     let clients = spec.client_certificates.as_ref();
-    let said = Security {
+    let settings = Security {
         clients: clients.map(|it| client_verification(it, policy, context)).transpose()?,
         concurrency: spec.concurrency_limit.as_ref().map(|it| concurrency(policy, it)).transpose()?,
         access: spec.source_ranges.as_ref().map(access_list).transpose()?,
@@ -132,7 +132,7 @@ pub(crate) fn read(
         external: spec.external_auth.as_ref().map(|it| external::read(it, &policy.namespace)).transpose()?,
         identity: identity(spec, policy, context, &mut warnings)?,
     };
-    Ok(PolicyReading { said, warnings })
+    Ok(PolicyReading { value: settings, warnings })
 }
 
 impl Security {
@@ -178,7 +178,7 @@ pub(crate) fn remove_authorization() -> RequestEdit {
 fn concurrency(policy: &ObjectKey, limit: &types::ConcurrencyLimit) -> Result<Guard, PolicyError> {
     Ok(Guard::ConcurrencyLimit(ConcurrencyLimit {
         policy: format!("SecurityPolicy/{policy}/concurrencyLimit").into(),
-        most: required_number("spec.concurrencyLimit.requests", limit.requests)?,
+        max: required_number("spec.concurrencyLimit.requests", limit.requests)?,
         status: status("spec.concurrencyLimit.status", limit.status, 503)?,
         exempt: ranges("spec.concurrencyLimit.exempt", &limit.exempt)?,
     }))
@@ -195,18 +195,19 @@ fn identity(
         true => Ok(()),
         false => Err(format!("no ReferenceGrant lets it refer to {} {key}", kind.name())),
     };
-    let of = |field: &str| format!("spec.{field}");
+    let field_path = |field: &str| format!("spec.{field}");
     let (resources, namespace) = (context.resources, &policy.namespace);
     let context = identity::Context { resources, namespace, permits: &permits };
     let read = identity_fields(spec, &format!("SecurityPolicy/{policy}")).read(context);
-    let mut identity = read.map_err(|mistake| PolicyError::new(of(&mistake.field), mistake.problem))?;
+    let mut identity =
+        read.map_err(|mistake| PolicyError::new(field_path(&mistake.field), mistake.problem))?;
     warnings.extend(identity.doubts.drain(..).map(|doubt| PolicyWarning {
         code: doubt.code,
-        field: of(&doubt.field),
+        field: field_path(&doubt.field),
         problem: doubt.problem,
         consequence: doubt.consequence,
     }));
-    identity.backends.iter_mut().for_each(|it| it.field = of(&it.field));
+    identity.backends.iter_mut().for_each(|it| it.field = field_path(&it.field));
     Ok(identity)
 }
 
@@ -253,7 +254,8 @@ fn basic_auth(
     let ReadUsers { users, unusable } = passwords::read(&secret.object, form)
         .map_err(|problem| PolicyError::new(field, format!("Secret {key}: {problem}")))?;
     if !unusable.is_empty() {
-        let problem = format!("Secret {key}: {} cannot be verified", UnusableHash::places(&unusable));
+        let problem =
+            format!("Secret {key}: {} cannot be verified", UnusableHash::format_locations(&unusable));
         let consequence = "no password lets that user in";
         warnings.push(PolicyWarning {
             code: "unusable-password",
@@ -399,7 +401,7 @@ mod tests {
             "rateLimits": [{"requests": 10, "per": "1m", "burst": 3}],
         }))
         .unwrap();
-        let guards = read.said.guards(Some("shop/auth:80".into()));
+        let guards = read.value.guards(Some("shop/auth:80".into()));
         let [
             Guard::RateLimit(rate),
             Guard::ConcurrencyLimit(most),
@@ -411,7 +413,7 @@ mod tests {
             panic!("{guards:?}")
         };
         assert_eq!((rate.requests, rate.per, rate.burst, rate.status), (10, Duration::from_secs(60), 3, 429));
-        assert_eq!((most.most, most.status, &*basic.policy), (5, 503, "shop/users@7"));
+        assert_eq!((most.max, most.status, &*basic.policy), (5, 503, "shop/users@7"));
         let service = AuthService::Backend { backend: "shop/auth:80".into(), host: "auth.shop.svc".into() };
         assert_eq!(
             (&external.service, external.target.to_string()),
@@ -444,7 +446,7 @@ mod tests {
             "sourceRanges": {"deny": ["192.0.2.1"]},
         }))
         .unwrap();
-        let guards = read.said.guards(None);
+        let guards = read.value.guards(None);
         let [
             Guard::RateLimit(by_address),
             Guard::Access(_),
@@ -471,7 +473,7 @@ mod tests {
     fn grpc_checks_are_bounded() {
         let grpc = |more: Value| {
             let read = parse_spec(json!({"externalAuth": more})).unwrap();
-            match read.said.guards(Some("shop/opa:9191;h2c".into())).remove(0) {
+            match read.value.guards(Some("shop/opa:9191;h2c".into())).remove(0) {
                 Guard::GrpcAuth(auth) => *auth,
                 other => panic!("{other:?}"),
             }
@@ -510,7 +512,7 @@ mod tests {
 
     #[test]
     fn an_empty_policy_guards_nothing() {
-        assert_eq!(parse_spec(json!({})).unwrap().said.guards(None), Vec::new());
+        assert_eq!(parse_spec(json!({})).unwrap().value.guards(None), Vec::new());
     }
 
     #[test]

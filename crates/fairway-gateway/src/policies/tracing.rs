@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_client_whose_trace_is_continued_decides_unless_the_policy_says_otherwise() {
-        let of = |parent: Value| {
+        let sampling_for = |parent: Value| {
             let mut tracing = json!({"samplingRate": {"numerator": 0}, "incomingContext": "Continue"});
             if !parent.is_null() {
                 tracing["parentBasedSampling"] = parent;
@@ -88,8 +88,10 @@ mod tests {
             assert!(tracing.trust_incoming);
             tracing.parent_based
         };
-        assert!(of(Value::Null) && of(json!({})) && of(json!({"mode": "Enabled"})));
-        assert!(!of(json!({"mode": "Disabled"})));
+        assert!(
+            sampling_for(Value::Null) && sampling_for(json!({})) && sampling_for(json!({"mode": "Enabled"}))
+        );
+        assert!(!sampling_for(json!({"mode": "Disabled"})));
     }
 
     #[test]

@@ -54,11 +54,11 @@ fn guard(index: usize, at: &str, filter: &HttpRouteFilter, builder: &mut RuleBui
         }
     };
     let backend = builder.auth_backend(&format!("{at}.backendRef"), (&of.backend_ref).into(), speaks)?;
-    let made = match speaks {
+    let auth = match speaks {
         RouteProtocol::Grpc => grpc_auth(of, backend, host(&of.backend_ref, builder)).map(Guard::GrpcAuth),
         _ => http_auth(of, backend).map(Guard::ExternalAuth),
     };
-    made.map_err(|fault| builder.close(index, at, fault)).ok()
+    auth.map_err(|fault| builder.close(index, at, fault)).ok()
 }
 
 fn protocol(filter: &HttpExternalAuthFilter) -> Result<RouteProtocol, Fault> {

@@ -102,8 +102,8 @@ fn policy(rule: &HttpRouteRule) -> Result<Policy, Fault> {
 fn timeouts(spec: &HttpRouteTimeouts) -> Result<Timeouts, Fault> {
     let read = |text: &Option<String>| text.as_deref().map(time).transpose();
     let (request, backend_request) = (read(&spec.request)?, read(&spec.backend_request)?);
-    let given = [request, backend_request].into_iter().flatten();
-    let patience = given.map(|time| if time.is_zero() { Duration::MAX } else { time }).max();
+    let filters = [request, backend_request].into_iter().flatten();
+    let patience = filters.map(|time| if time.is_zero() { Duration::MAX } else { time }).max();
     let base = Timeouts::default();
     let limit = |time: Option<Duration>| time.filter(|time| !time.is_zero());
     Ok(Timeouts {
@@ -135,25 +135,29 @@ mod tests {
 
     #[test]
     fn zero_is_unlimited_and_io_timeouts_follow_requested_ones() {
-        let of = |request: &str, backend_request: Option<&str>| {
+        let timeouts_for = |request: &str, backend_request: Option<&str>| {
             let text = |text: &str| text.to_owned();
-            let of = HttpRouteTimeouts {
+            let route_timeouts = HttpRouteTimeouts {
                 request: Some(request.to_owned()),
                 backend_request: backend_request.map(text),
             };
-            timeouts(&of).unwrap()
+            timeouts(&route_timeouts).unwrap()
         };
         let second = Duration::from_secs(1);
-        let limited = of("10s", Some("2s"));
+        let limited = timeouts_for("10s", Some("2s"));
         assert_eq!((limited.request, limited.backend_request), (Some(second * 10), Some(second * 2)));
         assert_eq!((limited.read, limited.send), (second * 10, second * 10));
-        let endless = of("0s", None);
+        let endless = timeouts_for("0s", None);
         assert_eq!((endless.request, endless.read), (None, Duration::MAX));
     }
 
     #[test]
     fn attempts_come_after_the_first_one() {
-        let of = |attempts| retry(&HttpRouteRetry { attempts, ..HttpRouteRetry::default() }).unwrap().tries;
-        assert_eq!([of(None), of(Some(0)), of(Some(2)), of(Some(300))], [2, 1, 3, 255]);
+        let tries_for =
+            |attempts| retry(&HttpRouteRetry { attempts, ..HttpRouteRetry::default() }).unwrap().tries;
+        assert_eq!(
+            [tries_for(None), tries_for(Some(0)), tries_for(Some(2)), tries_for(Some(300))],
+            [2, 1, 3, 255]
+        );
     }
 }

@@ -53,15 +53,15 @@ impl<'a> Route<'a> {
         let gateway = &resources.gateway;
         let first = ObjectKey::new(namespace, "");
         let inside = move |key: &&ObjectKey| *key.namespace == *namespace;
-        let of = |kind| move |key: &ObjectKey| ObjectRef::new(kind, key.clone());
+        let reference_to = |kind| move |key: &ObjectKey| ObjectRef::new(kind, key.clone());
         let http = gateway.http_routes.range(first.clone()..).map(|(key, _)| key).take_while(inside);
         let grpc = gateway.grpc_routes.range(first.clone()..).map(|(key, _)| key).take_while(inside);
         let tls = gateway.tls_routes.range(first.clone()..).map(|(key, _)| key).take_while(inside);
         let tcp = gateway.streams.tcp.range(first.clone()..).map(|(key, _)| key).take_while(inside);
         let udp = gateway.streams.udp.range(first..).map(|(key, _)| key).take_while(inside);
-        let requests = http.map(of(Kind::HttpRoute)).chain(grpc.map(of(Kind::GrpcRoute)));
-        let streams = tls.map(of(Kind::TlsRoute)).chain(tcp.map(of(Kind::TcpRoute)));
-        requests.chain(streams).chain(udp.map(of(Kind::UdpRoute)))
+        let requests = http.map(reference_to(Kind::HttpRoute)).chain(grpc.map(reference_to(Kind::GrpcRoute)));
+        let streams = tls.map(reference_to(Kind::TlsRoute)).chain(tcp.map(reference_to(Kind::TcpRoute)));
+        requests.chain(streams).chain(udp.map(reference_to(Kind::UdpRoute)))
     }
 
     pub(crate) fn metadata(self) -> &'a ObjectMeta {

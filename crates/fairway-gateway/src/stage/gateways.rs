@@ -12,7 +12,7 @@ use crate::condition::Fault;
 use crate::gateway::{self, GatewayInput, GatewayReading, Listener, ListenerOwner, Parent};
 use crate::hostname;
 use crate::listener::{self, Context, ListenerEntry, ListenerId, ListenerSource};
-use crate::place::PortClaimant;
+use crate::placement::PortClaimant;
 use crate::shared::{SharedAddress, SharedHost};
 use crate::state::Gateways;
 use crate::work::Work;
@@ -156,7 +156,7 @@ impl Gateways {
         let before = self.listening.readings.remove(key);
         self.replace_parents(before.as_deref(), reading.as_ref(), work);
         self.replace_wanted(key, before.as_deref(), reading.as_ref(), work);
-        work.places.insert(key.clone());
+        work.placements.insert(key.clone());
         work.statuses.insert(ObjectRef::new(Kind::Gateway, key.clone()));
         if let Some(reading) = reading {
             self.listening.readings.insert(key.clone(), Arc::new(reading));
@@ -171,14 +171,15 @@ impl Gateways {
         after: Option<&GatewayReading>,
         work: &mut Work,
     ) {
-        let of = |reading: Option<&GatewayReading>| -> BTreeMap<ObjectRef, Arc<Parent>> {
+        let parents_of = |reading: Option<&GatewayReading>| -> BTreeMap<ObjectRef, Arc<Parent>> {
             reading.map(|reading| reading.parents.clone()).unwrap_or_default()
         };
-        let (old, new) = (of(before), of(after));
+        let (old, new) = (parents_of(before), parents_of(after));
         let shown = |reading: Option<&GatewayReading>| reading.map(|it| it.client_certificate.clone());
         let frontend = |reading: Option<&GatewayReading>| reading.map(|it| it.frontend.clone());
         let all = shown(before) != shown(after) || frontend(before) != frontend(after);
-        let is_wanted = |reading: Option<&GatewayReading>| reading.is_some_and(|it| it.wanted.is_some());
+        let is_wanted =
+            |reading: Option<&GatewayReading>| reading.is_some_and(|it| it.wanted_gateway.is_some());
         let wanted_changed = is_wanted(before) != is_wanted(after);
         // What a policy can set for one listener depends on the others.
         for reference in old.keys().chain(new.keys()) {
@@ -250,7 +251,7 @@ impl Gateways {
     ) {
         // A Gateway at the shared address needs no resources and has no ports of its own.
         let wanted = |reading: Option<&GatewayReading>| {
-            reading.filter(|reading| !reading.is_shared).and_then(|reading| reading.wanted.clone())
+            reading.filter(|reading| !reading.is_shared).and_then(|reading| reading.wanted_gateway.clone())
         };
         let (before, after) = (wanted(before), wanted(after));
         if before == after {
@@ -265,8 +266,8 @@ impl Gateways {
             self.mark_port_claimants(&port, work);
         }
         match after {
-            Some(wanted) => drop(self.translation.wanted.insert(key.clone(), wanted)),
-            None => drop(self.translation.wanted.remove(key)),
+            Some(wanted) => drop(self.translation.wanted_gateways.insert(key.clone(), wanted)),
+            None => drop(self.translation.wanted_gateways.remove(key)),
         }
     }
 }

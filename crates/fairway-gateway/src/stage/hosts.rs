@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{self as model, HostKey, HostPattern, PathForm, RuleOrder, StreamKey, VirtualHost};
-use fairway_objects::filling::filling;
+use fairway_objects::insertion_order::filling;
 use fairway_objects::object::{Kind, ObjectRef};
 use fairway_pattern::budget::Budget;
 
-use crate::afford::admit_route;
 use crate::attach::Attachment;
 use crate::hostname::{self, Specificity};
 use crate::listener::ListenerId;
+use crate::pattern_budget::admit_route;
 use crate::state::{BuiltRules, Contribution, Gateways, OverBudget};
 use crate::work::Work;
 

@@ -1,11 +1,11 @@
 //! The stages of an update in order. Each is an `impl` of `Gateways`.
 
 mod classes;
-mod contests;
 mod gateways;
+mod host_conflicts;
 mod hosts;
 mod own_policies;
-mod places;
+mod placement;
 mod policies;
 mod pools;
 mod routes;

@@ -61,12 +61,12 @@ impl Gateways {
         let reference = policy.reference.clone();
         let found =
             self.with_resolver(&reference, RouteProtocol::Http, &Variant::default(), inputs, |resolver| {
-                let of = |it: &AskedService| {
+                let is_asked = |it: &AskedService| {
                     let backend =
                         resolver.resolve_asked_service(&reference, it, &mut ResolvedReferences::default());
                     backend.map_err(|fault| PolicyError::new(it.field.clone(), fault.message))
                 };
-                policy.asked_services.iter().map(of).collect::<Vec<_>>()
+                policy.asked_services.iter().map(is_asked).collect::<Vec<_>>()
             });
         let place = |field: &str| policy::origin(&reference, field, inputs);
         if reference.kind == Kind::ExtensionPolicy {
@@ -131,7 +131,7 @@ impl Gateways {
                 if kind == Kind::ClientTrafficPolicy && reading.is_some_and(|it| it.is_shared) {
                     work.gateways.insert(gateway.clone());
                 }
-                work.places.insert(gateway);
+                work.placements.insert(gateway);
             }
         }
     }
@@ -313,7 +313,7 @@ fn missing_key_service(security: &Security, inputs: Inputs<'_>) -> Option<Policy
     security.keys_backends().iter().find_map(|it| {
         let problem = match it.backend.resolve(inputs).err()? {
             ResolveError::NoService => format!("Service {} does not exist", it.backend.service),
-            ResolveError::NoPort { known } => {
+            ResolveError::NoPort { known_names: known } => {
                 format!("Service {} has no port {}; it has {known}", it.backend.service, it.backend.port)
             }
             ResolveError::External => {

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use fairway_model::{self as model, HostKey, HostPattern};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
+use fairway_objects::insertion_order::filling;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::shared::RecentValues;
 
-use crate::afford::{self, RejectedMatch};
 use crate::attach::{self, AttachableRoute, Attachment, ParentAttachment};
 use crate::backend::PolicyVerdict;
 use crate::condition::{ACCEPTED, Condition, Fault, PARTIALLY_INVALID, RESOLVED_REFS};
 use crate::listener::{ListenerId, Protocol};
+use crate::pattern_budget::{self, RejectedMatch};
 use crate::route::{Route, stream};
 use crate::rules::RouteRules;
 use crate::state::{BuiltRules, Contribution, Gateways, HostContribution, RouteByAge, RouteMemo, Variant};
@@ -95,15 +95,16 @@ impl Gateways {
         let parent = self.listening.parents.get(&attachment.listener.owner);
         let mut listeners = parent.iter().flat_map(|parent| &parent.listeners);
         let listener = listeners.find(|it| it.entry.id == attachment.listener);
-        let of = |kind| self.own_policies.listener_policies(kind, &attachment.gateway, &attachment.listener);
-        let guards = of(Kind::SecurityPolicy);
+        let policies_of =
+            |kind| self.own_policies.listener_policies(kind, &attachment.gateway, &attachment.listener);
+        let guards = policies_of(Kind::SecurityPolicy);
         let port = listener.map(|it| it.entry.port).filter(|_| !guards.is_empty());
         let frontend = reading.zip(port).map(|(reading, port)| reading.frontend.requirements_of(port));
         Variant {
             client_certificate: shown,
             passes_through: listener.is_some_and(|it| it.entry.protocol == Protocol::Passthrough),
             guards,
-            extensions: of(Kind::ExtensionPolicy),
+            extensions: policies_of(Kind::ExtensionPolicy),
             verified: frontend.is_some_and(|clients| clients.verification.is_some()),
         }
     }
@@ -120,14 +121,14 @@ impl Gateways {
         if let Some(policy) = self.own_policies.http_only_policy(variant) {
             rules.close_streams(&policy, route.origin(reference, "spec.rules"));
         }
-        let made = model::Route {
+        let model_route = model::Route {
             origin: route.origin(reference, ""),
             created: route.created(),
             hostname_rank: 0,
             rules: rules.take_http_rules(),
         };
-        let prices = afford::match_costs(&made.rules);
-        BuiltRules { rules: Arc::new(rules), route: Arc::new(made), match_costs: prices }
+        let prices = pattern_budget::match_costs(&model_route.rules);
+        BuiltRules { rules: Arc::new(rules), route: Arc::new(model_route), match_costs: prices }
     }
 
     pub(crate) fn policy(&self, service: &ObjectKey, port: Option<&str>) -> Option<PolicyVerdict> {
@@ -238,8 +239,8 @@ impl Gateways {
             let too_expensive = over.iter().map(|(host, refused)| over_budget_diagnostic(host, refused));
             let found = found.into_iter().chain(too_expensive).collect();
             work.changes.diagnostics.push((reference.clone(), found));
-            let told = RouteFindings { parents: &parents, over: &over };
-            let status = route.and_then(|route| self.route_status(route, memo.as_deref()?, told));
+            let findings = RouteFindings { parents: &parents, over: &over };
+            let status = route.and_then(|route| self.route_status(route, memo.as_deref()?, findings));
             self.set_status(&reference, status);
         }
     }
@@ -249,8 +250,9 @@ impl Gateways {
         let hosts = self.routes.contributed.get(reference).into_iter().flat_map(|hosts| hosts.iter());
         // A route may contribute to a host several times.
         let keys: BTreeSet<&HostKey> = hosts.map(|(key, _)| key).collect();
-        let of = |key: &HostKey| Some(self.tables.over_budget.get(key)?.get(reference)?.refused.clone());
-        let all = keys.into_iter().filter_map(|key| Some((key, of(key)?)));
+        let refused_of =
+            |key: &HostKey| Some(self.tables.over_budget.get(key)?.get(reference)?.refused.clone());
+        let all = keys.into_iter().filter_map(|key| Some((key, refused_of(key)?)));
         all.flat_map(|(key, refused)| refused.into_iter().map(|it| (key.host.clone(), it))).collect()
     }
 
@@ -286,8 +288,9 @@ impl Gateways {
     /// The BackendTLSPolicies for a Service and its ports.
     pub(crate) fn policies_for(&self, service: &ObjectKey) -> Vec<ObjectRef> {
         let all = self.tls_policies.targets.from((service.clone(), None));
-        let of = all.take_while(|((it, _), _)| it == service).flat_map(|(_, policies)| policies.iter());
-        of.map(|(_, key)| ObjectRef::new(Kind::BackendTlsPolicy, key.clone())).collect()
+        let applicable =
+            all.take_while(|((it, _), _)| it == service).flat_map(|(_, policies)| policies.iter());
+        applicable.map(|(_, key)| ObjectRef::new(Kind::BackendTlsPolicy, key.clone())).collect()
     }
 
     /// Whether another route keeps this one from a listener.

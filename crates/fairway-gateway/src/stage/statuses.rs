@@ -89,7 +89,8 @@ impl Gateways {
     /// does not know it: a status must not lose the addresses that an earlier leader wrote, which DNS controllers
     /// publish.
     fn placement_for_status(&self, gateway: &ObjectKey) -> Option<Arc<Placement>> {
-        let is_wanted = self.listening.readings.get(gateway).is_some_and(|reading| reading.wanted.is_some());
+        let is_wanted =
+            self.listening.readings.get(gateway).is_some_and(|reading| reading.wanted_gateway.is_some());
         let placement = self.listening.placements.get(gateway).cloned();
         if is_wanted { placement } else { Some(placement.unwrap_or_default()) }
     }

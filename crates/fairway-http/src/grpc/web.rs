@@ -13,30 +13,30 @@ const TRAILERS: u8 = 0x80;
 #[derive(Clone, Copy, Debug, Default)]
 struct FrameTracker {
     /// Bytes of the prefix read so far.
-    seen: u8,
+    bytes_seen: u8,
     /// Bytes of the message still to come, once its prefix is complete.
-    left: u32,
+    bytes_left: u32,
 }
 
 impl FrameTracker {
     /// Advances to the end of a frame or of `data`. Returns the number of bytes, and whether a frame ended.
     fn take(&mut self, data: &[u8]) -> (usize, bool) {
         let mut at = 0;
-        while self.seen < PREFIX {
+        while self.bytes_seen < PREFIX {
             let Some(&byte) = data.get(at) else { return (at, false) };
             // The flag is shifted out.
-            self.left = self.left << 8 | u32::from(byte);
-            self.seen += 1;
+            self.bytes_left = self.bytes_left << 8 | u32::from(byte);
+            self.bytes_seen += 1;
             at += 1;
         }
         let message = data.len() - at;
-        match usize::try_from(self.left) {
+        match usize::try_from(self.bytes_left) {
             Ok(left) if left <= message => {
                 *self = Self::default();
                 (at + left, true)
             }
             _ => {
-                self.left -= u32::try_from(message).unwrap_or(self.left);
+                self.bytes_left -= u32::try_from(message).unwrap_or(self.bytes_left);
                 (data.len(), false)
             }
         }
@@ -67,7 +67,7 @@ impl Encoder {
     /// Whether no frame is incomplete.
     #[must_use]
     pub fn is_between_frames(&self) -> bool {
-        self.frames.seen == 0
+        self.frames.bytes_seen == 0
     }
 
     /// How many message bytes fit into `room` bytes of output; at least 1.
@@ -141,12 +141,12 @@ impl Default for OutputBlock {
 }
 
 impl OutputBlock {
-    fn push<E>(&mut self, piece: &[u8], sink: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        if self.count + piece.len() > BLOCK {
+    fn push<E>(&mut self, chunk: &[u8], sink: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        if self.count + chunk.len() > BLOCK {
             self.flush(sink)?;
         }
-        self.bytes[self.count..self.count + piece.len()].copy_from_slice(piece);
-        self.count += piece.len();
+        self.bytes[self.count..self.count + chunk.len()].copy_from_slice(chunk);
+        self.count += chunk.len();
         Ok(())
     }
 
@@ -177,7 +177,7 @@ pub struct NotBase64;
 pub struct Decoder {
     bits: u32,
     /// Characters of the current group, including padding.
-    seen: u8,
+    bytes_seen: u8,
     padding: u8,
 }
 
@@ -185,7 +185,7 @@ impl Decoder {
     /// Whether the last group is complete: the body may end here.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.seen == 0
+        self.bytes_seen == 0
     }
 
     /// Passes the decoded `data` to `sink`.
@@ -201,15 +201,15 @@ impl Decoder {
         for &character in data {
             let value = match (value_of(character), character) {
                 (Some(value), _) if self.padding == 0 => value,
-                (None, b'=') if self.seen >= 2 => {
+                (None, b'=') if self.bytes_seen >= 2 => {
                     self.padding += 1;
                     0
                 }
                 _ => return Err(NotBase64.into()),
             };
             self.bits = self.bits << 6 | u32::from(value);
-            self.seen += 1;
-            if self.seen == 4 {
+            self.bytes_seen += 1;
+            if self.bytes_seen == 4 {
                 let [_, group @ ..] = self.bits.to_be_bytes();
                 block.push(&group[..3 - usize::from(self.padding)], &mut sink)?;
                 *self = Self::default();

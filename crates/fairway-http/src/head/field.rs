@@ -1,6 +1,6 @@
 //! Positions of fields in a head.
 
-use super::known::Known;
+use super::header_names::Known;
 
 /// A range of a head's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -52,13 +52,13 @@ impl Head {
         if ready.is_empty() {
             return;
         }
-        let by = offset(self.bytes.len());
+        let shift = offset(self.bytes.len());
         self.bytes.extend_from_slice(&ready.lines);
         self.fields.reserve(ready.fields.len());
         let moved = |field: &Field| Field {
-            start: field.start + by,
-            name_end: field.name_end + by,
-            end: field.end + by,
+            start: field.start + shift,
+            name_end: field.name_end + shift,
+            end: field.end + shift,
             ..*field
         };
         self.fields.extend(ready.fields.iter().map(moved));

@@ -12,16 +12,16 @@ fn frame(message: &[u8]) -> Vec<u8> {
 }
 
 /// Parts of `bytes` that end at these positions.
-fn pieces<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
+fn cut<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
     let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
     cuts.extend([0, bytes.len()]);
     cuts.sort_unstable();
     cuts.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect()
 }
 
-fn encoded(is_text: bool, pieces: &[&[u8]]) -> (Vec<u8>, Encoder) {
+fn encoded(is_text: bool, chunks: &[&[u8]]) -> (Vec<u8>, Encoder) {
     let (mut encoder, mut out) = (Encoder::new(is_text), Vec::new());
-    for piece in pieces {
+    for piece in chunks {
         let before = out.len();
         encoder
             .write::<()>(piece, |bytes| {
@@ -35,9 +35,9 @@ fn encoded(is_text: bool, pieces: &[&[u8]]) -> (Vec<u8>, Encoder) {
     (out, encoder)
 }
 
-fn decoded(pieces: &[&[u8]]) -> Result<Vec<u8>, NotBase64> {
+fn decoded(chunks: &[&[u8]]) -> Result<Vec<u8>, NotBase64> {
     let (mut decoder, mut out) = (Decoder::default(), Vec::new());
-    for piece in pieces {
+    for piece in chunks {
         decoder.read::<NotBase64>(piece, |bytes| {
             out.extend_from_slice(bytes);
             Ok(())
@@ -97,15 +97,15 @@ proptest! {
         (ours, theirs) in (vec(any::<usize>(), 0..10), vec(any::<usize>(), 0..10)),
     ) {
         let body: Vec<u8> = messages.iter().flat_map(|message| frame(message)).collect();
-        let (text, _) = encoded(true, &pieces(&body, &ours));
+        let (text, _) = encoded(true, &cut(&body, &ours));
         let expected: String = messages.iter().map(|message| STANDARD.encode(frame(message))).collect();
         prop_assert_eq!(&text, expected.as_bytes());
-        prop_assert_eq!(decoded(&pieces(&text, &theirs)), Ok(body));
+        prop_assert_eq!(decoded(&cut(&text, &theirs)), Ok(body));
     }
 
     #[test]
     fn any_bytes_are_read_alike_in_any_pieces(text in "[A-Za-z0-9+/= ]{0,24}", cuts in vec(any::<usize>(), 0..6)) {
         let whole = decoded(&[text.as_bytes()]);
-        prop_assert_eq!(decoded(&pieces(text.as_bytes(), &cuts)), whole);
+        prop_assert_eq!(decoded(&cut(text.as_bytes(), &cuts)), whole);
     }
 }

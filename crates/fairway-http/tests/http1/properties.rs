@@ -38,7 +38,7 @@ fn visible() -> impl Strategy<Value = Vec<u8>> {
 
 /// Bytes similar enough to HTTP to get past the first checks.
 fn nearly_http() -> impl Strategy<Value = Vec<u8>> {
-    let pieces = vec![
+    let chunks = vec![
         "GET",
         "POST",
         " ",
@@ -80,7 +80,7 @@ fn nearly_http() -> impl Strategy<Value = Vec<u8>> {
         "#",
         "@",
     ];
-    vec(proptest::sample::select(pieces), 0..40).prop_map(|pieces| pieces.concat().into_bytes())
+    vec(proptest::sample::select(chunks), 0..40).prop_map(|pieces| pieces.concat().into_bytes())
 }
 
 /// The text of a head with this first line.

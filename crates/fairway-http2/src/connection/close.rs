@@ -8,7 +8,7 @@ use crate::event::{Event, ResetBy};
 use crate::fault::{Code, Fault, Scope};
 use crate::flow::MAX_WINDOW;
 use crate::frame;
-use crate::notes::{PeerEvent, PeerEventKind};
+use crate::rare_events::{PeerEvent, PeerEventKind};
 use crate::stream::{HalfState, PastStream, StreamLife};
 
 /// How long streams in flight are accepted after GOAWAY, in microseconds.
@@ -52,11 +52,11 @@ impl Connection {
             self.stop_lingering(id, StreamLife::ResetByUs);
         } else {
             stream.life = StreamLife::ResetByUs;
-            let held = std::mem::take(&mut stream.incoming.unconsumed);
-            self.return_to_connection(held);
+            let unconsumed = std::mem::take(&mut stream.incoming.unconsumed);
+            self.return_to_connection(unconsumed);
         }
         self.outbox.reply(|out| frame::write_reset(id, fault.code, out));
-        let event = Event::Reset { stream: id, code: fault.code, by: ResetBy::Us(fault.rule) };
+        let event = Event::Reset { stream: id, code: fault.code, reset_by: ResetBy::Us(fault.rule) };
         Ok((before == StreamLife::Live).then_some(event))
     }
 
@@ -96,8 +96,8 @@ impl Connection {
             return;
         };
         stream.life = StreamLife::ResetByUs;
-        let held = std::mem::take(&mut stream.incoming.unconsumed);
-        self.return_to_connection(held);
+        let unconsumed = std::mem::take(&mut stream.incoming.unconsumed);
+        self.return_to_connection(unconsumed);
         frame::write_reset(id, code, self.outbox.bytes());
     }
 

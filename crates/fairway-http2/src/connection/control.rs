@@ -7,9 +7,9 @@ use crate::event::{Event, ResetBy};
 use crate::fault::{Code, Fault};
 use crate::flow::{self, MAX_WINDOW};
 use crate::frame::{self, FLAG_ACK, Header, Setting};
-use crate::notes::PeerEventKind;
 use crate::patience::Due;
 use crate::priority::Priority;
+use crate::rare_events::PeerEventKind;
 use crate::stream::{HalfState, StreamLife};
 
 type FrameResult<'a> = Result<Option<Event<'a>>, Fault>;
@@ -66,9 +66,9 @@ impl Connection {
 
     /// Applies our initial window, which the peer has acknowledged.
     fn apply_acknowledged_windows(&mut self) {
-        let by = flow::INITIAL_WINDOW.saturating_sub(self.config.stream_window);
-        for stream in self.streams.iter_mut().filter(|_| by > 0) {
-            stream.incoming.window.shrink_acknowledged(by);
+        let decrease = flow::INITIAL_WINDOW.saturating_sub(self.config.stream_window);
+        for stream in self.streams.iter_mut().filter(|_| decrease > 0) {
+            stream.incoming.window.shrink_acknowledged(decrease);
         }
     }
 
@@ -201,7 +201,7 @@ impl Connection {
             (Role::Server, HalfState::Open) => self.charge(now, Weight::Light)?,
             _ => {}
         }
-        Ok(Some(Event::Reset { stream: id, code, by: ResetBy::Peer }))
+        Ok(Some(Event::Reset { stream: id, code, reset_by: ResetBy::Peer }))
     }
 
     pub(super) fn ping_received<'a>(&mut self, now: u64, header: &Header, payload: &[u8]) -> FrameResult<'a> {

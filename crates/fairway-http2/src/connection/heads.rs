@@ -86,11 +86,11 @@ impl Connection {
             return Ok(None);
         }
         let block = std::mem::take(&mut self.partial_block);
-        let came = self.block_complete(now, open, &block, head);
+        let outcome = self.block_complete(now, open, &block, head);
         self.partial_block = block;
         self.partial_block.clear();
         self.partial_block.shrink_to(MIN_FULL_CONTINUATION_BYTES * 4);
-        came
+        outcome
     }
 
     /// Handles a complete block of any stream.

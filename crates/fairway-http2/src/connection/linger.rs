@@ -27,12 +27,12 @@ impl Connection {
         }
         stream.life = StreamLife::Lingering;
         stream.incoming.window_announced_at = now;
-        let held = std::mem::take(&mut stream.incoming.unconsumed);
+        let unconsumed = std::mem::take(&mut stream.incoming.unconsumed);
         self.streams.lingering += 1;
         if self.timers.linger_due == Due::NEVER {
             self.timers.linger_due = Due::after(now, LINGER_MICROS);
         }
-        self.return_to_connection(held);
+        self.return_to_connection(unconsumed);
     }
 
     /// Resets the streams that have lingered long enough, and finds the next deadline.

@@ -156,19 +156,19 @@ impl Connection {
 
     /// Completes the frame whose header is at `start`, and splits a block that is too long for one frame.
     fn finish_block(&mut self, stream: u32, start: usize, end: bool) {
-        let most = self.peer.max_frame_bytes as usize;
+        let limit = self.peer.max_frame_bytes as usize;
         let out = self.outbox.bytes();
         let length = out.len() - start - HEADER_BYTES;
         let flags = if end { FLAG_END_STREAM } else { 0 };
-        let first = length.min(most);
-        let whole = if length <= most { FLAG_END_HEADERS } else { 0 };
+        let first = length.min(limit);
+        let whole = if length <= limit { FLAG_END_HEADERS } else { 0 };
         let header =
             Header { length: first as u32, kind: FrameKind::Headers.number(), flags: flags | whole, stream };
         out[start..start + HEADER_BYTES].copy_from_slice(&header.bytes());
-        if length > most {
-            let rest = out.split_off(start + HEADER_BYTES + most);
-            let count = rest.len().div_ceil(most);
-            for (at, piece) in rest.chunks(most).enumerate() {
+        if length > limit {
+            let rest = out.split_off(start + HEADER_BYTES + limit);
+            let count = rest.len().div_ceil(limit);
+            for (at, piece) in rest.chunks(limit).enumerate() {
                 let flags = if at + 1 == count { FLAG_END_HEADERS } else { 0 };
                 frame::write_frame(FrameKind::Continuation, flags, stream, piece, out);
             }

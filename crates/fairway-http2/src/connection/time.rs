@@ -37,7 +37,7 @@ impl Connection {
         let timeouts = self.config.timeouts;
         match self.timers.pinged_at {
             _ if self.streams.len() == 0 => None,
-            Some(asked) => Some(asked.saturating_add(u64::from(timeouts.answer))),
+            Some(asked) => Some(asked.saturating_add(u64::from(timeouts.response))),
             None => Some(self.timers.last_received.saturating_add(u64::from(timeouts.silence))),
         }
     }

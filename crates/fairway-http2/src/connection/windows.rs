@@ -36,8 +36,8 @@ impl Connection {
             && stream.received != HalfState::Ended
         {
             let since = std::mem::replace(&mut stream.incoming.window_announced_at, now);
-            let most = stream.incoming.window.size();
-            let more = most.min(self.config.max_stream_window.saturating_sub(most));
+            let limit = stream.incoming.window.size();
+            let more = limit.min(self.config.max_stream_window.saturating_sub(limit));
             if now.saturating_sub(since) <= FAST_BODY_MICROS && more > 0 && self.windows.budget.try_take(more)
             {
                 stream.incoming.grown += more;
@@ -79,13 +79,13 @@ impl Connection {
 
     /// How much fast bodies would have grown their windows, had the budget allowed it.
     pub(crate) fn wanted_window_bytes(&self) -> u32 {
-        self.windows.budget.wanted
+        self.windows.budget.wanted_window
     }
 
     /// Lets windows grow by this much more.
     pub(crate) fn grant_window(&mut self, bytes: u32) {
         self.windows.budget.available = self.windows.budget.available.saturating_add(bytes);
-        self.windows.budget.wanted = 0;
+        self.windows.budget.wanted_window = 0;
     }
 
     /// Takes back unused grants.

@@ -20,7 +20,7 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-fn taken(message: Message, limits: Limits, block: &[u8]) -> (Head, BlockOutcome) {
+fn decode_block(message: Message, limits: Limits, block: &[u8]) -> (Head, BlockOutcome) {
     let mut head = Head::new();
     let mut intake = HeadBuilder::new(&mut head, message, limits);
     Decoder::new(4096).decode(block, |line| intake.add(line)).expect("a valid block");
@@ -29,7 +29,7 @@ fn taken(message: Message, limits: Limits, block: &[u8]) -> (Head, BlockOutcome)
 }
 
 fn read(message: Message, fields: &[(&str, &str)]) -> (Head, BlockOutcome) {
-    taken(message, Limits::default(), &block(fields))
+    decode_block(message, Limits::default(), &block(fields))
 }
 
 #[track_caller]
@@ -109,9 +109,10 @@ fn rfc9113_8_3_pseudo_fields_are_first_once_known_and_complete() {
 
 #[test]
 fn rfc9113_8_3_1_the_asterisk_is_for_options() {
-    let of = |method| [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", "*")];
-    assert_eq!(complete(REQUEST, &of("OPTIONS")).target(), b"*");
-    malformed(REQUEST, &of("GET"), Defect::Path);
+    let request_with =
+        |method| [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", "*")];
+    assert_eq!(complete(REQUEST, &request_with("OPTIONS")).target(), b"*");
+    malformed(REQUEST, &request_with("GET"), Defect::Path);
 }
 
 #[test]
@@ -214,16 +215,23 @@ fn a_list_is_bounded_by_bytes_with_32_for_each_field_and_by_fields() {
     let limits = Limits { list_bytes: 32 * 3 + 20, fields: 3 };
     let fields = [("a", "123456789"), ("b", "123456"), ("c", "12")];
     let fits = block(&fields);
-    assert!(matches!(taken(Message::Trailers, limits, &fits).1, BlockOutcome::Complete { .. }));
+    assert!(matches!(decode_block(Message::Trailers, limits, &fits).1, BlockOutcome::Complete { .. }));
     let over = Limits { list_bytes: limits.list_bytes - 1, ..limits };
-    let (head, outcome) = taken(Message::Trailers, over, &fits);
+    let (head, outcome) = decode_block(Message::Trailers, over, &fits);
     assert_eq!((outcome, head.field_count()), (BlockOutcome::TooLarge, 0));
     let fewer = Limits { fields: 2, ..limits };
-    assert_eq!(taken(Message::Trailers, fewer, &fits).1, BlockOutcome::TooLarge);
+    assert_eq!(decode_block(Message::Trailers, fewer, &fits).1, BlockOutcome::TooLarge);
     let crumbs = Limits { list_bytes: 1 << 20, fields: 128 };
     let block = [&block(&get(&[])), &[0x60, 1, b'a'][..], &[0xbe; 124]].concat();
-    assert_eq!(taken(REQUEST, crumbs, &block).1, BlockOutcome::TooLarge, "129 fields, every crumb counted");
-    assert!(matches!(taken(REQUEST, crumbs, &block[..block.len() - 1]).1, BlockOutcome::Complete { .. }));
+    assert_eq!(
+        decode_block(REQUEST, crumbs, &block).1,
+        BlockOutcome::TooLarge,
+        "129 fields, every crumb counted"
+    );
+    assert!(matches!(
+        decode_block(REQUEST, crumbs, &block[..block.len() - 1]).1,
+        BlockOutcome::Complete { .. }
+    ));
 }
 
 #[test]
@@ -256,7 +264,7 @@ fn a_head_is_written_with_pseudo_fields_and_without_its_hop() {
     }
     let (mut encoder, mut out) = (Encoder::new(StringCoding::Plain, 0), Vec::new());
     write_request(&head, head.target(), b"https", &mut encoder, &mut out);
-    let (back, outcome) = taken(REQUEST, Limits::default(), &out);
+    let (back, outcome) = decode_block(REQUEST, Limits::default(), &out);
     assert!(matches!(outcome, BlockOutcome::Complete { .. }));
     assert_eq!((back.method(), back.target()), (Method::Post, &b"/x"[..]));
     assert_eq!(lines(&back), ["Host: a", "x-a: b", "te: trailers"]);
@@ -264,17 +272,17 @@ fn a_head_is_written_with_pseudo_fields_and_without_its_hop() {
     head.append(b"Server", b"s");
     out.clear();
     write_response(&head, &mut encoder, &mut out);
-    let (back, _) = taken(Message::Response, Limits::default(), &out);
+    let (back, _) = decode_block(Message::Response, Limits::default(), &out);
     assert_eq!((back.status(), lines(&back)), (204, vec!["server: s".to_owned()]));
     out.clear();
     write_trailers([(&b"Grpc-Status"[..], &b"0"[..])].into_iter(), &mut encoder, &mut out);
-    assert_eq!(lines(&taken(Message::Trailers, Limits::default(), &out).0), ["grpc-status: 0"]);
+    assert_eq!(lines(&decode_block(Message::Trailers, Limits::default(), &out).0), ["grpc-status: 0"]);
 }
 
 #[test]
 fn a_sensitive_field_stays_sensitive() {
     let block = [&[0x10, 1][..], b"a", &[1], b"b", &[0, 1], b"c", &[1], b"d"].concat();
-    let (head, _) = taken(Message::Trailers, Limits::default(), &block);
+    let (head, _) = decode_block(Message::Trailers, Limits::default(), &block);
     assert_eq!(head.marked_fields().map(|(_, sensitive)| sensitive).collect::<Vec<_>>(), [true, false]);
     let mut head = head;
     head.remove(b"c");

@@ -138,8 +138,8 @@ struct FrameRule {
     scope: Scope,
 }
 
-const fn rule(place: FrameScope, least: u32, most: u32, unit: u32, scope: Scope) -> FrameRule {
-    FrameRule { allowed_on: place, min_bytes: least, max_bytes: most, unit, scope }
+const fn rule(place: FrameScope, least: u32, limit: u32, unit: u32, scope: Scope) -> FrameRule {
+    FrameRule { allowed_on: place, min_bytes: least, max_bytes: limit, unit, scope }
 }
 
 const NO_LIMIT: u32 = u32::MAX;
@@ -164,7 +164,7 @@ const fn rule_for(kind: FrameKind) -> FrameRule {
     }
 }
 
-/// Checks a frame header with a payload of at most `most` bytes; `None` for an unknown type, which is ignored.
+/// Checks a frame header with a payload of at most `limit` bytes; `None` for an unknown type, which is ignored.
 ///
 /// # Errors
 /// The rule that the header breaks.

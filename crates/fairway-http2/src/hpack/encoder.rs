@@ -70,14 +70,14 @@ impl Encoder {
     /// (RFC 7541 §4.2).
     pub fn set_limit(&mut self, limit: usize) {
         // Without a table there is nothing to evict, but a peer that reduces the limit expects an update.
-        let most = if self.preferred_bytes == 0 { limit.min(4096) } else { limit.min(self.preferred_bytes) };
+        let max = if self.preferred_bytes == 0 { limit.min(4096) } else { limit.min(self.preferred_bytes) };
         let before = self.table.max_bytes();
-        if most == before && self.pending_updates.is_none() {
+        if max == before && self.pending_updates.is_none() {
             return;
         }
-        let smallest = self.pending_updates.map_or(most, |(smallest, _)| smallest.min(most));
-        self.pending_updates = Some((smallest, most));
-        self.resize(most);
+        let smallest = self.pending_updates.map_or(max, |(smallest, _)| smallest.min(max));
+        self.pending_updates = Some((smallest, max));
+        self.resize(max);
     }
 
     /// Releases the memory that only encoding needs.
@@ -164,8 +164,8 @@ impl Encoder {
         self.write_literal(fixed.unwrap_or(0), 6, 0x40, name, value, out);
     }
 
-    fn resize(&mut self, most: usize) {
-        self.table.resize(most);
+    fn resize(&mut self, limit: usize) {
+        self.table.resize(limit);
         while self.hashes.len() > self.table.count() {
             self.hashes.pop_front();
         }

@@ -77,8 +77,8 @@ pub struct Table {
 impl Table {
     /// An empty table of at most this size. Allocates with the first entry.
     #[must_use]
-    pub fn new(most: usize) -> Self {
-        Table { lines: Vec::new(), entries: VecDeque::new(), size: 0, max_bytes: most.min(MAX_TABLE_BYTES) }
+    pub fn new(limit: usize) -> Self {
+        Table { lines: Vec::new(), entries: VecDeque::new(), size: 0, max_bytes: limit.min(MAX_TABLE_BYTES) }
     }
 
     /// The maximum size.
@@ -110,8 +110,8 @@ impl Table {
 
     /// "Whenever the maximum size for the dynamic table is reduced, entries are evicted from the end of the dynamic table
     /// until the size of the dynamic table is less than or equal to the maximum size" (RFC 7541 §4.3).
-    pub fn resize(&mut self, most: usize) {
-        self.max_bytes = most.min(MAX_TABLE_BYTES);
+    pub fn resize(&mut self, limit: usize) {
+        self.max_bytes = limit.min(MAX_TABLE_BYTES);
         while self.size > self.max_bytes {
             self.evict();
         }

@@ -111,15 +111,15 @@ fn frames(choices: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
         block.extend_from_slice(&[method, 0x87, 0x84, 0x01, 1, b'a']);
     }
     fields(choices, &mut block)?;
-    let pieces = choices.int_in_range(0..=3)?;
+    let chunks = choices.int_in_range(0..=3)?;
     let trailers = choices.ratio(1, 4)?;
     let end = |last: bool| if last { FLAG_END_STREAM } else { 0 };
-    write_frame(FrameKind::Headers, FLAG_END_HEADERS | end(pieces == 0 && !trailers), 1, &block, &mut out);
-    for piece in 0..pieces {
+    write_frame(FrameKind::Headers, FLAG_END_HEADERS | end(chunks == 0 && !trailers), 1, &block, &mut out);
+    for piece in 0..chunks {
         let length = choices.int_in_range(0..=5)?;
         write_frame(
             FrameKind::Data,
-            end(piece + 1 == pieces && !trailers),
+            end(piece + 1 == chunks && !trailers),
             1,
             &b"0\r\n\r\n"[..length],
             &mut out,

@@ -82,13 +82,13 @@ pub(crate) fn server(input: &[u8]) {
 }
 
 /// The events as text without body data, the number of body bytes, and the output.
-fn serve(input: &[u8], piece: usize) -> (String, usize, Vec<u8>) {
+fn serve(input: &[u8], chunk: usize) -> (String, usize, Vec<u8>) {
     let mut server = Server::new(Config { max_streams: 5, ..Config::default() }, 0);
     let (mut head, mut events) = (Head::new(), String::new());
     let (mut body, mut written) = (0, Vec::new());
     let (mut from, mut to) = (0, 0);
     while to < input.len() {
-        to = (to + piece).min(input.len());
+        to = (to + chunk).min(input.len());
         loop {
             let (used, event) = server.receive(0, &input[from..to], &mut head);
             from += used;
@@ -116,7 +116,7 @@ fn serve(input: &[u8], piece: usize) -> (String, usize, Vec<u8>) {
 
 /// Any bytes as input of a server that responds, over a socket and a clock that the input controls: the output consists
 /// of complete frames, and windows grow by no more than granted.
-pub(crate) fn answers(input: &[u8]) {
+pub(crate) fn check_responses(input: &[u8]) {
     let mut server = Server::new(Config { max_streams: 5, ..Config::default() }, 0);
     let (mut head, mut answer, mut written) = (Head::new(), Head::new(), Vec::new());
     answer.start_response(200);

@@ -25,7 +25,7 @@ struct Body {
     trailers: bool,
     /// How much was received, and how much of it was not consumed yet.
     received: usize,
-    held: u32,
+    bytes_held: u32,
     incoming: Half,
     outgoing: Half,
     reset: bool,
@@ -97,11 +97,11 @@ impl<R> End<R> {
                     let same = bytes.iter().enumerate().all(|(at, got)| *got == expected(at));
                     assert!(same, "bytes of another stream, or of another place");
                     body.received += bytes.len();
-                    body.held += u32::try_from(bytes.len()).expect("a piece of a frame");
+                    body.bytes_held += u32::try_from(bytes.len()).expect("a piece of a frame");
                     (stream, end)
                 }
                 Event::Trailers { stream } => (stream, true),
-                Event::Reset { stream, by, code } => {
+                Event::Reset { stream, reset_by: by, code } => {
                     assert!(by == ResetBy::Peer, "{by:?} {code:?}");
                     if let Some(body) = self.bodies.get_mut(&stream) {
                         // NO_ERROR after a complete response loses nothing.
@@ -127,8 +127,8 @@ impl<R> End<R> {
             }
         }
         self.input.drain(..at);
-        let held: u32 = self.bodies.values().map(|body| body.held).sum();
-        assert!(held <= self.window + self.granted, "{held} bytes are held");
+        let held_bytes: u32 = self.bodies.values().map(|body| body.bytes_held).sum();
+        assert!(held_bytes <= self.window + self.granted, "{held_bytes} bytes are held");
         heads
     }
 
@@ -137,10 +137,10 @@ impl<R> End<R> {
         for (stream, body) in &mut self.bodies {
             let bytes = match dice.roll(4) {
                 0 => 0,
-                1 => body.held.min(100),
-                _ => body.held,
+                1 => body.bytes_held.min(100),
+                _ => body.bytes_held,
             };
-            body.held -= bytes;
+            body.bytes_held -= bytes;
             self.session.consume(*stream, bytes);
         }
     }
@@ -167,9 +167,9 @@ impl<R> End<R> {
             let body = self.bodies.get_mut(&turn.stream).expect("only who wants to send has a turn");
             let (from, stream, seed) = (body.sent, turn.stream, self.seed);
             let count = (body.length - from).min(turn.bytes).min(1 + dice.roll(100_000));
-            let piece: Vec<u8> = (from..from + count).map(|at| byte(stream, seed, at)).collect();
+            let chunk: Vec<u8> = (from..from + count).map(|at| byte(stream, seed, at)).collect();
             let cut = dice.roll(150_000);
-            let taken = self.session.send_data_with(stream, &piece, false, |slices| {
+            let taken = self.session.send_data_with(stream, &chunk, false, |slices| {
                 let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
                 to.extend_from_slice(&all[..cut.min(all.len())]);
                 cut.min(all.len())
@@ -180,7 +180,7 @@ impl<R> End<R> {
         let count = dice.roll(200_000).min(self.session.pending().len());
         to.extend_from_slice(&self.session.pending()[..count]);
         self.session.mark_written(count);
-        self.watch.see(&to[before..]);
+        self.watch.observe(&to[before..]);
     }
 
     /// Releases finished streams on both sides.
@@ -188,7 +188,7 @@ impl<R> End<R> {
         // The rest of every third stream is not read.
         let over = |(id, body): &(&u32, &Body)| {
             let ended = (body.incoming, body.outgoing) == (Half::Ended, Half::Ended);
-            body.reset || (ended && (body.held == 0 || *id % 3 == 0))
+            body.reset || (ended && (body.bytes_held == 0 || *id % 3 == 0))
         };
         let done: Vec<u32> = self.bodies.iter().filter(over).map(|(id, _)| *id).collect();
         done.into_iter().for_each(|stream| self.release(stream));
@@ -237,7 +237,7 @@ impl<R> End<R> {
         }
     }
 
-    fn turn(&mut self, now: u64, dice: &mut Dice<'_>, to: &mut Vec<u8>) {
+    fn take_turn(&mut self, now: u64, dice: &mut Dice<'_>, to: &mut Vec<u8>) {
         self.consume(dice);
         self.disturb(now, dice);
         self.send(now, dice, to);
@@ -264,12 +264,12 @@ impl<R> End<R> {
         let given_back = self.session.reclaim_window();
         self.granted = self.granted.checked_sub(given_back).expect("only what was granted is given back");
         self.watch.kept_by(other);
-        let left = self.watch.left(other);
+        let left = self.watch.remaining_window(other);
         let (least, most) = (u64::from(self.window) / 2, u64::from(self.window + self.granted));
         assert!(left > least && left <= most, "a window of {left}, not of {least} to {most}");
         self.session.release_memory();
-        let kept = self.session.kept_bytes();
-        assert!(kept <= 16 * 1024, "{kept} bytes are kept at rest");
+        let kept_bytes = self.session.kept_bytes();
+        assert!(kept_bytes <= 16 * 1024, "{kept_bytes} bytes are kept at rest");
     }
 }
 
@@ -283,8 +283,8 @@ fn deliver(dice: &mut Dice<'_>, from: &mut Vec<u8>, to: &mut Vec<u8>) {
 }
 
 fn length(dice: &mut Dice<'_>) -> usize {
-    let most = [1, 300, 20_000, 400_000][dice.roll(4)];
-    dice.roll(most)
+    let limit = [1, 300, 20_000, 400_000][dice.roll(4)];
+    dice.roll(limit)
 }
 
 /// Fields that identify the stream; sometimes too many for one frame.
@@ -306,7 +306,7 @@ struct Play {
     down: Vec<u8>,
     now: u64,
     next: u32,
-    asked: usize,
+    requested: usize,
 }
 
 /// Runs a complete connection with this many requests.
@@ -328,17 +328,17 @@ pub(crate) fn play(dice: &mut Dice<'_>, requests: usize, stream_window: u32, con
         down: Vec::new(),
         now: 0,
         next: 1,
-        asked: 0,
+        requested: 0,
     };
     let mut quiet = 0;
-    while (play.asked < requests && !play.client.session.is_going_away()) || play.is_busy() {
+    while (play.requested < requests && !play.client.session.is_going_away()) || play.is_busy() {
         let before = play.progress();
         play.step(requests, dice);
         quiet = if before == play.progress() { quiet + 1 } else { 0 };
         assert!(quiet < 20_000, "nothing happens: {:?} {:?}", play.client.bodies, play.server.bodies);
     }
     play.flush();
-    assert_eq!(play.client.finished + play.client.reset, play.asked);
+    assert_eq!(play.client.finished + play.client.reset, play.requested);
     play.client.is_at_rest(&play.server.watch, play.now);
     play.server.is_at_rest(&play.client.watch, play.now);
 }
@@ -363,20 +363,20 @@ impl Play {
 
     fn step(&mut self, requests: usize, dice: &mut Dice<'_>) {
         self.now += dice.roll(30_000) as u64;
-        if self.asked < requests && self.client.session.can_open() && dice.roll(3) == 0 {
-            self.ask(dice);
+        if self.requested < requests && self.client.session.can_open() && dice.roll(3) == 0 {
+            self.send_request(dice);
         }
         self.client.receive(self.now);
         for stream in self.server.receive(self.now) {
-            self.answer(stream, dice);
+            self.respond(stream, dice);
         }
-        self.client.turn(self.now, dice, &mut self.up);
-        self.server.turn(self.now, dice, &mut self.down);
+        self.client.take_turn(self.now, dice, &mut self.up);
+        self.server.take_turn(self.now, dice, &mut self.down);
         deliver(dice, &mut self.up, &mut self.server.input);
         deliver(dice, &mut self.down, &mut self.client.input);
     }
 
-    fn ask(&mut self, dice: &mut Dice<'_>) {
+    fn send_request(&mut self, dice: &mut Dice<'_>) {
         let client = &mut self.client;
         client.head.start_request(b"POST", b"/");
         client.head.append(b"Host", b"a");
@@ -386,20 +386,20 @@ impl Play {
         let (length, trailers) = (length(dice), dice.roll(5) == 0);
         client.bodies.insert(stream, Body { length, trailers, outgoing: Half::Open, ..Body::default() });
         self.next += 2;
-        self.asked += 1;
+        self.requested += 1;
     }
 
-    fn answer(&mut self, stream: u32, dice: &mut Dice<'_>) {
-        let mut answer = Head::new();
+    fn respond(&mut self, stream: u32, dice: &mut Dice<'_>) {
+        let mut response = Head::new();
         let interim = dice.roll(10);
         for _ in 0..interim.saturating_sub(7) {
-            answer.start_response(103);
-            self.server.session.send_head(stream, &answer, false);
+            response.start_response(103);
+            self.server.session.send_head(stream, &response, false);
         }
-        answer.clear();
-        answer.start_response(200);
-        fill(&mut answer, stream, dice);
-        let sent = self.server.session.send_head(stream, &answer, false);
+        response.clear();
+        response.start_response(200);
+        fill(&mut response, stream, dice);
+        let sent = self.server.session.send_head(stream, &response, false);
         let (length, trailers) = (length(dice), dice.roll(5) == 0);
         let body = self.server.bodies.get_mut(&stream).expect("its head came");
         assert_ne!(sent, body.reset);
@@ -412,11 +412,11 @@ impl Play {
     /// Delivers everything in transit. Streams that a GOAWAY declared unprocessed no longer exist.
     fn flush(&mut self) {
         for _ in 0..4 {
-            self.client.watch.see(self.client.session.pending());
+            self.client.watch.observe(self.client.session.pending());
             self.up.extend_from_slice(self.client.session.pending());
             self.client.session.mark_written(self.client.session.pending().len());
             self.server.input.append(&mut self.up);
-            self.server.watch.see(self.server.session.pending());
+            self.server.watch.observe(self.server.session.pending());
             self.down.extend_from_slice(self.server.session.pending());
             self.server.session.mark_written(self.server.session.pending().len());
             self.client.input.append(&mut self.down);

@@ -51,7 +51,7 @@ impl Watch {
     }
 
     /// Processes further output.
-    pub(crate) fn see(&mut self, bytes: &[u8]) {
+    pub(crate) fn observe(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.preface && self.bytes.len() >= PREFACE.len() {
             assert!(self.bytes.starts_with(PREFACE));
@@ -151,14 +151,14 @@ impl Watch {
     }
 
     /// The part of the connection window that the other end has not used.
-    pub(crate) fn left(&self, other: &Watch) -> u64 {
+    pub(crate) fn remaining_window(&self, other: &Watch) -> u64 {
         let announced = self.announced.get(&0).copied().unwrap_or_default();
         (65_535 + announced).checked_sub(other.sent).expect("nobody sends more than it may")
     }
 
     /// Whether the other end respected every window announced to it.
     pub(crate) fn kept_by(&self, other: &Watch) {
-        self.left(other);
+        self.remaining_window(other);
         for (stream, lane) in &other.lanes {
             // Before it knew our SETTINGS, it could use the initial one.
             let announced = self.announced.get(stream).copied().unwrap_or_default();

@@ -150,7 +150,7 @@ impl Peer {
     }
 
     /// Answers a stream and releases it.
-    pub(crate) fn answer(&mut self, stream: u32) {
+    pub(crate) fn respond(&mut self, stream: u32) {
         assert!(self.server.send_head(stream, &ok(), true));
         self.server.release(stream);
     }

@@ -26,31 +26,31 @@ pub(crate) const MARK: [u8; 8] = *b"the mark";
 
 /// The result, if the frames show one: the mark is answered, or the connection ends.
 pub(crate) fn judged(bytes: &[u8]) -> Option<ServerResult> {
-    let frames = frames(&bytes[..whole(bytes)]);
+    let frames = frames(&bytes[..complete_length(bytes)]);
     if goodbyes(&frames).iter().any(|(_, code)| *code as u32 != 0) {
         return Some(ServerResult::Connection);
     }
     let answered = frames.iter().any(|frame| frame.kind == FrameKind::Ping && frame.payload == MARK);
-    let said = if resets(&frames).is_empty() { ServerResult::Nothing } else { ServerResult::Stream };
-    answered.then_some(said)
+    let result = if resets(&frames).is_empty() { ServerResult::Nothing } else { ServerResult::Stream };
+    answered.then_some(result)
 }
 
 /// The same with the code of the first error.
 pub(crate) fn judged_with_code(bytes: &[u8]) -> Option<(ServerResult, Code)> {
-    let said = judged(bytes)?;
-    let frames = frames(&bytes[..whole(bytes)]);
-    let code = match said {
+    let result = judged(bytes)?;
+    let frames = frames(&bytes[..complete_length(bytes)]);
+    let code = match result {
         ServerResult::Stream => resets(&frames).first().map(|(_, code)| *code),
         ServerResult::Connection => {
             goodbyes(&frames).iter().map(|(_, code)| *code).find(|code| *code != Code::NoError)
         }
         ServerResult::Nothing | ServerResult::Silent => None,
     };
-    Some((said, code.unwrap_or(Code::NoError)))
+    Some((result, code.unwrap_or(Code::NoError)))
 }
 
 /// The bytes of complete frames.
-fn whole(bytes: &[u8]) -> usize {
+fn complete_length(bytes: &[u8]) -> usize {
     let mut whole = 0;
     while let Some(header) = bytes[whole..].first_chunk::<HEADER_BYTES>() {
         let end = whole + HEADER_BYTES + Header::read(header).length as usize;

@@ -393,7 +393,7 @@ impl Decoder {
     }
 
     /// Releases the memory that only instructions and sections need.
-    pub fn rest(&mut self) {
+    pub fn release_memory(&mut self) {
         self.scratch = Vec::new();
     }
 

@@ -15,7 +15,7 @@ pub struct Encoder;
 
 impl Encoder {
     /// Begins a section: Required Insert Count and Base are 0 (RFC 9204 §4.5.1).
-    pub fn begin(out: &mut Vec<u8>) {
+    pub fn begin_section(out: &mut Vec<u8>) {
         out.extend_from_slice(&[0, 0]);
     }
 

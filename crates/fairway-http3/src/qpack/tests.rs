@@ -176,7 +176,7 @@ fn a_never_indexed_field_is_sensitive_and_stays_so() {
     }
     for name in [&b"authorization"[..], b"x-own"] {
         let mut out = Vec::new();
-        Encoder::begin(&mut out);
+        Encoder::begin_section(&mut out);
         Encoder::field(name, b"", true, &mut out);
         let mut fields = Vec::new();
         let mut take =
@@ -198,7 +198,7 @@ fn what_the_encoder_writes_reads_back_in_lower_case() {
         (vec![b'n'; 300], vec![b'v'; 20_000]),
     ];
     let mut out = Vec::new();
-    Encoder::begin(&mut out);
+    Encoder::begin_section(&mut out);
     for (name, value) in &fields {
         Encoder::field(name, value, false, &mut out);
     }
@@ -308,8 +308,8 @@ impl Reference {
     fn section(&mut self, max_entries: usize) -> (Vec<u8>, Vec<Field>, usize) {
         let (mut fields, mut lines) = (Vec::new(), Vec::new());
         let live: Vec<usize> = (self.evicted..self.entries.len()).collect();
-        let most = self.random.usize(0..6);
-        let referred: Vec<usize> = live.into_iter().filter(|_| self.random.u8(..) < 90).take(most).collect();
+        let limit = self.random.usize(0..6);
+        let referred: Vec<usize> = live.into_iter().filter(|_| self.random.u8(..) < 90).take(limit).collect();
         let required = referred.iter().max().map_or(0, |at| at + 1);
         let base = if required == 0 { 0 } else { self.random.usize(0..required + 3) };
         for at in referred {

@@ -62,7 +62,7 @@ impl Server {
     pub fn go_away(&mut self, quic: &mut Connection) {
         if self.going == Shutdown::No {
             self.going = Shutdown::Announced;
-            self.shared.notes.add(PeerEventKind::GoAway, "announced");
+            self.shared.peer_events.add(PeerEventKind::GoAway, "announced");
             // The largest id of a request stream.
             self.local.go_away(quic, varint::MAX - 3);
         }
@@ -72,7 +72,7 @@ impl Server {
     pub fn finish_go_away(&mut self, quic: &mut Connection) {
         if !matches!(self.going, Shutdown::Final(_)) {
             self.going = Shutdown::Final(self.accepted);
-            self.shared.notes.add(PeerEventKind::GoAway, "final");
+            self.shared.peer_events.add(PeerEventKind::GoAway, "final");
             self.local.go_away(quic, self.accepted * 4);
         }
     }
@@ -97,10 +97,14 @@ impl Server {
         id: StreamId,
         fault: Fault,
     ) -> Result<Option<Event>, Fault> {
-        self.shared.notes.add(PeerEventKind::StreamFault, fault.rule);
+        self.shared.peer_events.add(PeerEventKind::StreamFault, fault.rule);
         let reported = self.end_both(quic, id, fault.code);
         self.shared.charge(Weight::Heavy, fault.rule)?;
-        Ok(reported.then_some(Event::Reset { stream: id, code: fault.code, by: ResetBy::Us(fault.rule) }))
+        Ok(reported.then_some(Event::Reset {
+            stream: id,
+            code: fault.code,
+            reset_by: ResetBy::Us(fault.rule),
+        }))
     }
 
     /// The client reset its request. After a complete response this has no effect.
@@ -131,11 +135,11 @@ impl Server {
             SendState::Head | SendState::Finished => Weight::Light,
         };
         let is_over = record.life == RequestState::Over;
-        self.shared.notes.add(PeerEventKind::Reset, code.label());
+        self.shared.peer_events.add(PeerEventKind::Reset, code.label());
         let reported = self.end_both(quic, id, Code::RequestCancelled);
         self.shared.charge(weight, "resets")?;
         let is_news = reported && !is_over;
-        Ok(is_news.then_some(Event::Reset { stream: id, code, by: ResetBy::Peer }))
+        Ok(is_news.then_some(Event::Reset { stream: id, code, reset_by: ResetBy::Peer }))
     }
 
     /// Ends both directions. A stream that the owner knows stays until it is released; any other is removed. Returns

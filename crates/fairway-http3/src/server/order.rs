@@ -45,7 +45,7 @@ impl Server {
     /// one is reported when this one has sent, or when `poll` is called again after it had nothing to report. Among
     /// equal streams, the one that has not sent for the longest time is next.
     pub(super) fn next_writable(&mut self, quic: &mut Connection) -> Option<Event> {
-        if self.turn.take().is_some() {
+        if self.last_served.take().is_some() {
             return None;
         }
         loop {
@@ -57,7 +57,7 @@ impl Server {
             let (at, _) = next?;
             let id = self.sendable.swap_remove(at);
             if let Some(event) = self.writable(quic, id) {
-                self.turn = Some(id);
+                self.last_served = Some(id);
                 return Some(event);
             }
         }

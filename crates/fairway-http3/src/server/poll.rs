@@ -61,7 +61,7 @@ impl Server {
                 }
                 Err(fault) => {
                     self.state = ConnectionState::Closed;
-                    self.shared.notes.add(PeerEventKind::ConnectionFault, fault.rule);
+                    self.shared.peer_events.add(PeerEventKind::ConnectionFault, fault.rule);
                     let reason = Bytes::from_static(fault.rule.as_bytes());
                     quic.close(now, transport::number(fault.code), reason);
                     return Some(Event::Closed(fault));
@@ -73,7 +73,7 @@ impl Server {
     /// Processes one input.
     fn advance(&mut self, quic: &mut Connection, head: &mut Head) -> Result<PollStep, Fault> {
         if self.shared.warned && self.going == Shutdown::No {
-            self.shared.notes.add(PeerEventKind::Warned, "excessive_load");
+            self.shared.peer_events.add(PeerEventKind::Warned, "excessive_load");
             self.go_away(quic);
             self.finish_go_away(quic);
         }
@@ -160,7 +160,7 @@ impl Server {
         {
             transport::stop(quic, id, Code::RequestRejected);
             transport::reset(quic, id, Code::RequestRejected);
-            self.shared.notes.add(PeerEventKind::Rejected, "going_away");
+            self.shared.peer_events.add(PeerEventKind::Rejected, "going_away");
             self.shared.charge(Weight::Light, "requests_after_goaway")?;
             return Ok(Some(PollStep::More));
         }
@@ -222,7 +222,7 @@ impl Server {
         while let Some(request) = self.unidirectional.read(quic, id, &mut self.shared)? {
             match request {
                 ControlAction::GoAway => {
-                    self.shared.notes.add(PeerEventKind::GoAwayReceived, "peer");
+                    self.shared.peer_events.add(PeerEventKind::GoAwayReceived, "peer");
                     self.events.push_back(Event::GoAway);
                 }
                 ControlAction::Priority(stream, priority) => self.reprioritize(quic, stream, priority)?,

@@ -98,7 +98,7 @@ impl Server {
 
     fn live(&mut self, stream: StreamId) -> Option<&mut RequestRecord> {
         let open = self.state == ConnectionState::Open;
-        self.turn.take_if(|turn| *turn == stream);
+        self.last_served.take_if(|turn| *turn == stream);
         self.requests.get_mut(stream).filter(|record| open && record.life == RequestState::Live)
     }
 
@@ -112,9 +112,9 @@ impl Server {
 fn section(shared: &mut ConnectionShared, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let section = &mut shared.section;
     section.clear();
-    Encoder::begin(section);
+    Encoder::begin_section(section);
     write(section);
-    let frame = frame::whole(frame::HEADERS, section);
+    let frame = frame::complete_frame(frame::HEADERS, section);
     if section.capacity() > KEPT_SECTION {
         *section = Vec::new();
     }

@@ -18,7 +18,7 @@ pub(crate) fn check(input: &[u8]) {
     let mut rest = input;
     while let [step, length, after @ ..] = rest {
         rest = after;
-        let piece = |rest: &mut &[u8]| {
+        let chunk = |rest: &mut &[u8]| {
             let (piece, after) = rest.split_at(rest.len().min(usize::from(*length)));
             *rest = after;
             piece.to_vec()
@@ -27,14 +27,14 @@ pub(crate) fn check(input: &[u8]) {
         match (step & 7, chosen) {
             (0 | 1, _) => {
                 let dir = if step & 7 == 0 { Dir::Bi } else { Dir::Uni };
-                let bytes = piece(&mut rest);
+                let bytes = chunk(&mut rest);
                 if let Some(id) = pair.peer().streams().open(dir) {
                     streams.push(id);
                     pair.write(id, &bytes);
                 }
             }
             (2, Some(id)) => {
-                let bytes = piece(&mut rest);
+                let bytes = chunk(&mut rest);
                 pair.write(id, &bytes);
             }
             // What is over cannot be ended again.
@@ -79,15 +79,15 @@ impl Owner {
                 Event::Reset { stream, .. } => {
                     let at = self.open.iter().position(|open| *open == stream);
                     self.open.remove(at.unwrap_or_else(|| panic!("{event:?}")));
-                    let (server, quic) = pair.both();
+                    let (server, quic) = pair.both_mut();
                     server.release(quic, stream);
                 }
                 Event::GoAway => {}
                 Event::Closed(_) | Event::Lost(_) => self.is_closed = true,
             }
         }
-        let kept = pair.server.kept_bytes();
-        assert!(kept <= MOST_MEMORY, "{kept}");
+        let bytes = pair.server.kept_bytes();
+        assert!(bytes <= MOST_MEMORY, "{bytes}");
         if !self.is_closed {
             assert_eq!(pair.server.open_streams(), self.open.len());
         }
@@ -104,7 +104,7 @@ impl Owner {
             if !serve::read(pair, stream, 1_000).ended {
                 return true;
             }
-            let (server, quic) = pair.both();
+            let (server, quic) = pair.both_mut();
             server.send_head(quic, stream, &response(200, &[("Server", "x")]), false);
             server.send_data(quic, stream, &[b'x'; 3_000]);
             server.finish(quic, stream);

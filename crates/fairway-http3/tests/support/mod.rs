@@ -106,7 +106,7 @@ pub(crate) struct Pair {
     /// The server's events, with heads as text.
     pub(crate) events: Vec<Event>,
     pub(crate) heads: Vec<(StreamId, Vec<String>)>,
-    seen: HashMap<StreamId, ReceivedStream>,
+    received: HashMap<StreamId, ReceivedStream>,
     /// Why the client's connection ended.
     pub(crate) lost: Option<ConnectionError>,
     /// Whether the client reads.
@@ -151,7 +151,7 @@ impl Pair {
             now,
             events: Vec::new(),
             heads: Vec::new(),
-            seen: HashMap::new(),
+            received: HashMap::new(),
             lost: None,
             client_reads: true,
         };
@@ -160,7 +160,7 @@ impl Pair {
     }
 
     /// The server and its QUIC connection.
-    pub(crate) fn both(&mut self) -> (&mut Server, &mut Connection) {
+    pub(crate) fn both_mut(&mut self) -> (&mut Server, &mut Connection) {
         let quic = &mut self.served.connection.as_mut().expect("the handshake is complete").1;
         (&mut self.server, quic)
     }
@@ -208,7 +208,7 @@ impl Pair {
 
     /// What the client received on a stream.
     pub(crate) fn received(&self, id: StreamId) -> ReceivedStream {
-        self.seen.get(&id).cloned().unwrap_or_default()
+        self.received.get(&id).cloned().unwrap_or_default()
     }
 
     /// What the client received on the server's unidirectional streams, in order.
@@ -288,7 +288,7 @@ impl Pair {
             match event {
                 QuicEvent::Stream(StreamEvent::Readable { id }) => readable.push(id),
                 QuicEvent::Stream(StreamEvent::Stopped { id, error_code }) => {
-                    self.seen.entry(id).or_default().stopped = Some(error_code.into_inner());
+                    self.received.entry(id).or_default().stopped = Some(error_code.into_inner());
                 }
                 QuicEvent::ConnectionLost { reason } => self.lost = Some(reason),
                 _ => {}
@@ -298,13 +298,13 @@ impl Pair {
             readable.push(id);
         }
         if self.client_reads {
-            readable.extend(self.seen.keys());
+            readable.extend(self.received.keys());
             for id in readable {
-                read(quic, id, self.seen.entry(id).or_default());
+                read(quic, id, self.received.entry(id).or_default());
             }
         } else {
             for id in readable {
-                self.seen.entry(id).or_default();
+                self.received.entry(id).or_default();
             }
         }
     }
@@ -359,12 +359,12 @@ impl End {
 
     /// Processes received datagrams, up to this many, and due timers.
     fn receive(&mut self, now: Instant, max_datagrams: usize) {
-        let mut answer = Vec::new();
+        let mut response = Vec::new();
         for _ in 0..max_datagrams {
             let Some((_, bytes)) = self.inbound.pop_front_if(|(at, _)| *at <= now) else { break };
-            match self.endpoint.handle(now, self.peer, None, None, bytes, &mut answer) {
+            match self.endpoint.handle(now, self.peer, None, None, bytes, &mut response) {
                 Some(DatagramEvent::NewConnection(incoming)) => {
-                    let accepted = self.endpoint.accept(incoming, now, &mut answer, None);
+                    let accepted = self.endpoint.accept(incoming, now, &mut response, None);
                     self.connection = Some(accepted.map_err(|error| error.cause).unwrap());
                 }
                 Some(DatagramEvent::ConnectionEvent(_, event)) => {

@@ -19,7 +19,7 @@ pub(crate) struct Body {
 pub(crate) fn read(pair: &mut Pair, stream: StreamId, max_bytes: usize) -> Body {
     let mut body = Body::default();
     let mut head = Head::new();
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     loop {
         match server.read_body(quic, stream, max_bytes, &mut head) {
             BodyRead::Bytes(bytes) => {
@@ -52,7 +52,7 @@ pub(crate) fn response(status: u16, fields: &[(&str, &str)]) -> Head {
 
 /// Sends an empty response and releases the stream.
 pub(crate) fn respond_204(pair: &mut Pair, stream: StreamId) {
-    let (server, quic) = pair.both();
+    let (server, quic) = pair.both_mut();
     server.send_head(quic, stream, &response(204, &[]), true);
     server.release(quic, stream);
 }
@@ -74,7 +74,7 @@ pub(crate) fn answer_all(pair: &mut Pair) {
         if body.ended {
             respond_204(pair, stream);
         } else if body.broken {
-            let (server, quic) = pair.both();
+            let (server, quic) = pair.both_mut();
             server.release(quic, stream);
         }
     }

@@ -220,15 +220,15 @@ impl HostClients {
 
     /// Inserts the certificate check into the guards of a rule.
     pub(crate) fn add_guards(&self, guards: &mut Vec<Guard>) {
-        let of = match self {
+        let protections = match self {
             Self::Verified(of) => of,
             Self::Refused => {
                 let deny = Deny { status: 403, when: vec![Match::default()] };
                 return guards.insert(0, Guard::Deny(deny));
             }
         };
-        guards.insert(0, Guard::ClientCertificate(of.clone()));
-        if of.rules.demand == ClientCertificateMode::Required {
+        guards.insert(0, Guard::ClientCertificate(protections.clone()));
+        if protections.rules.demand == ClientCertificateMode::Required {
             // After the redirect of plain requests to https.
             let redirect = guards.iter().position(|guard| matches!(guard, Guard::HttpsRedirect(_)));
             guards.insert(redirect.unwrap_or(0) + 1, Guard::OverTls);

@@ -101,7 +101,7 @@ pub(crate) struct GlobalHeaders {
     /// `proxy-set-headers`.
     pub(crate) requests: Arc<[HeaderTemplate]>,
     /// `add-headers`.
-    pub(crate) answers: Arc<[HeaderTemplate]>,
+    pub(crate) response_headers: Arc<[HeaderTemplate]>,
     /// `hide-headers`, in lower case.
     pub(crate) hidden: Arc<[Arc<str>]>,
 }
@@ -112,7 +112,7 @@ impl GlobalHeaders {
         let fields = (!self.requests.is_empty()).then(|| Arc::clone(&self.requests));
         let hidden = (!self.hidden.is_empty()).then(|| UpstreamResponseEdit::Hide(Arc::clone(&self.hidden)));
         Phases {
-            forwarding: Forwarding { fields, ..Forwarding::default() }.kept(),
+            forwarding: Forwarding { fields, ..Forwarding::default() }.if_not_empty(),
             answers: ResponseHandling {
                 received: hidden.into_iter().collect(),
                 ..ResponseHandling::default()
@@ -123,7 +123,7 @@ impl GlobalHeaders {
 
     /// Header changes for all responses.
     pub(crate) fn response_edit(&self) -> Option<ResponseEdit> {
-        (!self.answers.is_empty()).then(|| ResponseEdit::Fields(Arc::clone(&self.answers)))
+        (!self.response_headers.is_empty()).then(|| ResponseEdit::Fields(Arc::clone(&self.response_headers)))
     }
 }
 

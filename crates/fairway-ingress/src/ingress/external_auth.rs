@@ -44,7 +44,7 @@ impl AuthRequest {
     pub(crate) fn read(values: &AuthValues<'_>, timeouts: Timeouts) -> Result<Self, InvalidValue> {
         let wrong = |name, problem| InvalidValue { name, problem };
         let url = ServiceUrl::parse(values.url).map_err(|problem| wrong("auth-url", problem))?;
-        let (service, host) = match url.place {
+        let (service, host) = match url.destination {
             UrlDestination::OwnHost(scheme) => (AuthService::OwnHost { scheme }, None),
             UrlDestination::Host(host) => {
                 let backend = BackendKey("".into());

@@ -8,7 +8,7 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
 use k8s_openapi::api::networking::v1::IngressTLS;
 
-use crate::ingress::further::one_label;
+use crate::ingress::aliases::one_label;
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
 

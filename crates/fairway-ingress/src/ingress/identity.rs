@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
-use crate::ingress::own::OWN_PREFIX;
+use crate::ingress::fairway_annotations::OWN_PREFIX;
 use crate::ingress::reader::{Annotations, Reader};
 
 /// The annotations and their SecurityPolicy fields.

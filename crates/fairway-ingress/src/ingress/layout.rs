@@ -123,8 +123,8 @@ impl Layout {
         let (refused, kept): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.locations).into_iter().partition(Location::is_pattern);
         self.locations = kept;
-        let held = |(at, it): (usize, &Location)| ((it.kind, it.path.clone()), at);
-        self.by_path = self.locations.iter().enumerate().map(held).collect();
+        let key_of = |(at, it): (usize, &Location)| ((it.kind, it.path.clone()), at);
+        self.by_path = self.locations.iter().enumerate().map(key_of).collect();
         for location in &refused {
             let problem = format!(
                 "path \"{}\" is a regular expression, and none of namespace {owner}, which owns host {host}, has one there",

@@ -4,7 +4,9 @@
 //! [`annotations`]). On each of its hosts it is combined with other Ingresses ([`ownership`], [`layout`],
 //! [`sharing`]) into a virtual host ([`host`], [`rules`]).
 
+pub(crate) mod aliases;
 pub(crate) mod annotations;
+pub(crate) mod auth_cache;
 pub(crate) mod canary;
 pub(crate) mod class;
 pub(crate) mod closed;
@@ -15,17 +17,15 @@ pub(crate) mod contributions;
 pub(crate) mod defaults;
 pub(crate) mod errors;
 pub(crate) mod external_auth;
+pub(crate) mod fairway_annotations;
 mod firewall;
-pub(crate) mod further;
 pub(crate) mod host;
 pub(crate) mod host_certificate;
 pub(crate) mod identity;
-pub(crate) mod kept_answers;
 pub(crate) mod layout;
 pub(crate) mod location;
 pub(crate) mod old_api;
 pub(crate) mod order;
-pub(crate) mod own;
 pub(crate) mod ownership;
 pub(crate) mod passthrough;
 pub(crate) mod pattern;

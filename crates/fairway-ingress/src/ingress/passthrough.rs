@@ -13,9 +13,9 @@ use k8s_openapi::api::networking::v1::IngressRule;
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::context::Context;
 use crate::ingress::contributions::{Contributions, GuardStage};
+use crate::ingress::fairway_annotations;
 use crate::ingress::layout::Layout;
 use crate::ingress::location::{Location, PathKind};
-use crate::ingress::own;
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::rules::Builder;
@@ -86,9 +86,10 @@ impl Protections<'_> {
     fn bypassed(&self, protection: UnsupportedProtection, consequence: &str) -> Vec<Diagnostic> {
         let named = PROTECTIVE_ANNOTATIONS.into_iter().filter(|name| self.has_protection(name));
         let mut all: Vec<_> = named.map(|name| (self.annotations.prefix, name)).collect();
-        let own =
-            OWN_PROTECTIVE_ANNOTATIONS.into_iter().filter(|name| self.annotations.has(own::OWN_PREFIX, name));
-        all.extend(own.map(|name| (own::OWN_PREFIX, name)));
+        let own = OWN_PROTECTIVE_ANNOTATIONS
+            .into_iter()
+            .filter(|name| self.annotations.has(fairway_annotations::OWN_PREFIX, name));
+        all.extend(own.map(|name| (fairway_annotations::OWN_PREFIX, name)));
         let by_settings = all.is_empty()
             && (self.by_snippet
                 || self.contributions.added.is_filtered()
@@ -207,14 +208,14 @@ fn protected_by_others(
             ingress: &ingress.object.object,
             prefix: &options.annotations_prefix,
         };
-        let of = Protections {
+        let protections = Protections {
             annotations,
             contributions: &ingress.contributions,
             by_snippet: false,
             origin: &origin,
         };
         let consequence = "TLS connections to the host are closed";
-        let mut found = of.bypassed(options.hosts.unsupported_protection, consequence);
+        let mut found = protections.bypassed(options.hosts.unsupported_protection, consequence);
         if found.is_empty() && ingress.contributions.closed.is_some() {
             let problem =
                 "clients over TLS that is passed through would reach a Service of this closed Ingress";

@@ -51,13 +51,13 @@ pub(crate) fn read(
     validation::check(&mut reader);
     let compat = compat::read(&mut reader, context.inputs.options.hosts.compat);
     let shared_hosts = SharedHosts::read(&mut reader);
-    let said = reader.diagnostics.len();
+    let earlier = reader.diagnostics.len();
     let mut contributions = annotations::contributions(&mut reader, context);
     passthrough::close_protected(&mut reader, context, &mut contributions);
     if refusal == Refusal::Closed {
         // The rest determines which requests belong to the Ingress, and its problems will matter once the paths are
         // open.
-        reader.diagnostics.truncate(said);
+        reader.diagnostics.truncate(earlier);
         contributions.closed = Some(Closed(FixedResponseReason::Refused));
     }
     for named in contributions.added.backends() {

@@ -79,7 +79,7 @@ const HEALTH_PATH: &str = "/healthz";
 fn shrink_route(mut route: Route) -> Route {
     for rule in &mut route.rules {
         rule.matches.shrink_to_fit();
-        rule.phases = Arc::unwrap_or_clone(std::mem::take(&mut rule.phases)).kept();
+        rule.phases = Arc::unwrap_or_clone(std::mem::take(&mut rule.phases)).shared();
     }
     route.rules.shrink_to_fit();
     route
@@ -162,9 +162,9 @@ impl<'a> Builder<'a> {
     /// The backends for TLS that the location's backend terminates; empty if there is none or it is closed. Problems
     /// are reported with its rules.
     pub(crate) fn passthrough_backends(&mut self, location: &Location) -> Vec<WeightedBackend> {
-        let said = self.diagnostics.len();
+        let earlier = self.diagnostics.len();
         let destination = self.destination(location);
-        self.diagnostics.truncate(said);
+        self.diagnostics.truncate(earlier);
         let Ok(Some(backend)) = destination else { return Vec::new() };
         let weighted = WeightedBackend::new(backend.key.clone(), 1);
         self.backends.push(backend);
@@ -307,7 +307,7 @@ impl<'a> Builder<'a> {
     }
 
     fn goes_to_https(&self, location: &Location, to_https: ToHttps) -> bool {
-        let exempt = &self.context.defaults.https.never;
+        let exempt = &self.context.defaults.https.never_redirected;
         to_https.applies(self.has_certificate)
             && !exempt.iter().any(|prefix| location.path.starts_with(&**prefix))
     }
@@ -339,11 +339,11 @@ impl<'a> Builder<'a> {
         self.backends.extend(self.secured(location, &main.service, &main.port));
         let joining = self.canary_location(location);
         self.describe_shared(location);
-        let said = self.diagnostics.len();
+        let earlier = self.diagnostics.len();
         let canary = joining.and_then(|joining| self.canary(&joining, &main));
         if self.layout.canary_of(location).is_none() {
             // Problems of a canary are reported where it names a path.
-            self.diagnostics.truncate(said);
+            self.diagnostics.truncate(earlier);
         }
         let mut phases = canary.iter().map(|_| fallback_to_main(&main).into()).collect::<Phases>();
         if let Some(owner) = &location.owner {
@@ -651,7 +651,7 @@ fn explain(error: &ResolveError, reference: &BackendRef) -> (&'static str, &'sta
         ResolveError::NoService => {
             ("missing-reference", "service.name", format!("Service {service} does not exist"))
         }
-        ResolveError::NoPort { known } => (
+        ResolveError::NoPort { known_names: known } => (
             "missing-reference",
             "service.port",
             format!("Service {service} has no port {}; it has {known}", reference.port),

@@ -167,19 +167,19 @@ impl SharedService {
     }
 }
 
-fn to_diagnostics(location: &Location, said: [Option<Finding>; 2]) -> Vec<Diagnostic> {
+fn to_diagnostics(location: &Location, findings: [Option<Finding>; 2]) -> Vec<Diagnostic> {
     let diagnostic = |(severity, problem, consequence): Finding| {
-        let found = Diagnostic::new(severity, "shared-service", place(location));
+        let found = Diagnostic::new(severity, "shared-service", origin_of(location));
         found.because(problem, format!("{consequence}; {KEPT_APART}"))
     };
-    said.into_iter().flatten().map(diagnostic).collect()
+    findings.into_iter().flatten().map(diagnostic).collect()
 }
 
 /// Reports that a canary takes some requests of a location that it does not name.
 pub(crate) fn canary_shared(location: &Location, canary: &Location) -> Option<Diagnostic> {
     let problem = format!("{} has a canary, {}", shown(location)?, canary.origin(""));
     let taken = format!("it takes its part of the requests of this Ingress, too; {KEPT_APART}");
-    Some(Diagnostic::new(Severity::Warning, "shared-service", place(location)).because(problem, taken))
+    Some(Diagnostic::new(Severity::Warning, "shared-service", origin_of(location)).because(problem, taken))
 }
 
 /// Reports that a canary that names a location has no effect, because the Service has another one.
@@ -198,6 +198,6 @@ fn shown(location: &Location) -> Option<String> {
     Some(format!("Service {namespace}/{name} port {port}"))
 }
 
-fn place(location: &Location) -> Origin {
+fn origin_of(location: &Location) -> Origin {
     location.origin(if location.is_path() { ".backend.service" } else { ".service" })
 }

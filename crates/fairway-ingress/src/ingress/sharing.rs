@@ -93,7 +93,7 @@ impl SharedHost<'_> {
         let to = winner.contributions.app_root.as_deref().unwrap_or_default();
         let problem =
             format!("/ of host {} is redirected to {to} by app-root of {}", self.host, winner.origin(""));
-        let origin = place(location, "");
+        let origin = origin_of(location, "");
         let found_here = Diagnostic::new(Severity::Warning, "root-redirected", origin);
         found.push(found_here.because(problem, "this path does not answer requests for /"));
     }
@@ -147,7 +147,7 @@ impl SharedHost<'_> {
             reported.push(owner);
             let problem =
                 format!("{}, which is younger, gives host {} a certificate", tls.origin(""), self.host);
-            let found_here = Diagnostic::new(Severity::Warning, "sent-to-https", place(location, ""));
+            let found_here = Diagnostic::new(Severity::Warning, "sent-to-https", origin_of(location, ""));
             found.push(
                 found_here
                     .because(problem, "plain requests for paths of this Ingress are redirected to https"),
@@ -199,7 +199,7 @@ impl SharedHost<'_> {
                 cause.origin("")
             );
             let consequence = "paths of this Ingress also answer requests that only begin with their text, in upper or lower case";
-            let found_here = Diagnostic::new(Severity::Note, "path-as-pattern", place(location, ".path"));
+            let found_here = Diagnostic::new(Severity::Note, "path-as-pattern", origin_of(location, ".path"));
             found.push(found_here.because(problem, consequence));
         }
     }
@@ -282,7 +282,7 @@ impl SharedHost<'_> {
             self.host
         );
         let consequence = format!("it gets requests of this path, such as {}", probe.path);
-        let found = Diagnostic::new(Severity::Warning, "taken-by-pattern", place(location, ".path"));
+        let found = Diagnostic::new(Severity::Warning, "taken-by-pattern", origin_of(location, ".path"));
         Some(found.because(problem, consequence))
     }
 }
@@ -338,6 +338,6 @@ fn is_of_another(location: &Location, ingress: &ServedIngress) -> bool {
         && location.owner.as_ref().is_some_and(|owner| owner.key != ingress.key)
 }
 
-fn place(location: &Location, field: &str) -> Origin {
+fn origin_of(location: &Location, field: &str) -> Origin {
     location.origin(if location.is_path() { field } else { "" })
 }

@@ -84,7 +84,7 @@ pub(crate) fn add_snippets(
 pub(crate) fn add_before_paths(phases: &mut Phases, host: Option<&HostSnippet>) {
     let Some(host) = host else { return };
     phases.guards.splice(0..0, host.guards_before_paths());
-    phases.answers.edits.extend(host.more.iter().chain(&host.adds).cloned());
+    phases.answers.edits.extend(host.more_edits.iter().chain(&host.adds).cloned());
 }
 
 fn add_host(
@@ -102,15 +102,15 @@ fn add_host(
         phases.guards.extend(host.access.clone().map(Guard::Access));
         phases.guards.sort_by_key(GuardStage::from_guard);
     }
-    let answers = &mut phases.answers;
+    let responses = &mut phases.answers;
     if !host.hidden_headers.is_empty() && !of_path.is_some_and(|of_path| of_path.hides_hidden_of_host) {
-        answers.received.push(UpstreamResponseEdit::Hide(host.hidden_headers.as_slice().into()));
+        responses.received.push(UpstreamResponseEdit::Hide(host.hidden_headers.as_slice().into()));
     }
-    let chosen = answers.edits.iter().position(|edit| matches!(edit, ResponseEdit::Chosen(_)));
-    let at = chosen.unwrap_or(answers.edits.len());
-    answers.edits.splice(at..at, host.more.iter().cloned());
+    let chosen = responses.edits.iter().position(|edit| matches!(edit, ResponseEdit::Chosen(_)));
+    let at = chosen.unwrap_or(responses.edits.len());
+    responses.edits.splice(at..at, host.more_edits.iter().cloned());
     if !replaces_adds {
-        answers.edits.extend(host.adds.iter().cloned());
+        responses.edits.extend(host.adds.iter().cloned());
     }
     if !host.requests.is_empty() {
         phases.forwarding.get_or_insert_default().chosen.splice(0..0, host.requests.iter().cloned());

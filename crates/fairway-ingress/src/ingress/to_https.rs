@@ -14,7 +14,7 @@ pub(crate) struct Https {
     /// `http-redirect-code`.
     pub(crate) status: u16,
     /// `no-tls-redirect-locations`: path prefixes that are not redirected.
-    pub(crate) never: Vec<Arc<str>>,
+    pub(crate) never_redirected: Vec<Arc<str>>,
 }
 
 impl Default for Https {
@@ -22,7 +22,7 @@ impl Default for Https {
         Self {
             redirects: Redirects::default(),
             status: DEFAULT_STATUS,
-            never: vec![DEFAULT_EXEMPT_PATH.into()],
+            never_redirected: vec![DEFAULT_EXEMPT_PATH.into()],
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Values(BTreeMap<&'static str, Arc<str>>);
 struct KnownKey {
     name: &'static str,
     /// The required value.
-    what: &'static str,
+    description: &'static str,
     is_good: fn(&str) -> bool,
 }
 
@@ -33,27 +33,43 @@ const RISK: &str = "Critical, High, Medium or Low";
 const SIZE: &str = "a size such as 8, 8k or 8m";
 
 const KNOWN_KEYS: &[KnownKey] = &[
-    KnownKey { name: "annotations-risk-level", what: RISK, is_good: |it| is_risk(it) },
-    KnownKey { name: "client-body-buffer-size", what: SIZE, is_good: |it| text::parse_size(it).is_some() },
-    KnownKey { name: "limit-rate", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
-    KnownKey { name: "limit-rate-after", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
-    KnownKey { name: "proxy-buffer-size", what: SIZE, is_good: |it| text::parse_size(it).is_some() },
-    KnownKey { name: "proxy-buffering", what: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
-    KnownKey { name: "proxy-buffers-number", what: NUMBER, is_good: |it| count(it).is_some() },
-    KnownKey { name: "proxy-cookie-domain", what: PAIR_OF_DOMAINS, is_good: |it| domains(it).is_some() },
-    KnownKey { name: "proxy-cookie-path", what: PAIR_OF_PATHS, is_good: |it| paths(it).is_some() },
-    KnownKey { name: "proxy-http-version", what: "1.0 or 1.1", is_good: |it| http_version(it).is_some() },
-    KnownKey { name: "proxy-max-temp-file-size", what: SIZE, is_good: |it| text::parse_size(it).is_some() },
-    KnownKey { name: "proxy-next-upstream", what: FAILURES, is_good: |it| failures(it).is_some() },
-    KnownKey { name: "proxy-next-upstream-timeout", what: NUMBER, is_good: |it| count(it).is_some() },
-    KnownKey { name: "proxy-next-upstream-tries", what: NUMBER, is_good: |it| count(it).is_some() },
-    KnownKey { name: "proxy-redirect-from", what: URL, is_good: |it| url(it).is_some() },
-    KnownKey { name: "proxy-redirect-to", what: URL, is_good: |it| url(it).is_some() },
-    KnownKey { name: "proxy-request-buffering", what: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
-    KnownKey { name: "ssl-ciphers", what: CIPHERS, is_good: |it| ciphers(it).is_some() },
+    KnownKey { name: "annotations-risk-level", description: RISK, is_good: |it| is_risk(it) },
+    KnownKey {
+        name: "client-body-buffer-size",
+        description: SIZE,
+        is_good: |it| text::parse_size(it).is_some(),
+    },
+    KnownKey { name: "limit-rate", description: NUMBER, is_good: |it| kibibytes(it).is_some() },
+    KnownKey { name: "limit-rate-after", description: NUMBER, is_good: |it| kibibytes(it).is_some() },
+    KnownKey { name: "proxy-buffer-size", description: SIZE, is_good: |it| text::parse_size(it).is_some() },
+    KnownKey { name: "proxy-buffering", description: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
+    KnownKey { name: "proxy-buffers-number", description: NUMBER, is_good: |it| count(it).is_some() },
+    KnownKey {
+        name: "proxy-cookie-domain",
+        description: PAIR_OF_DOMAINS,
+        is_good: |it| domains(it).is_some(),
+    },
+    KnownKey { name: "proxy-cookie-path", description: PAIR_OF_PATHS, is_good: |it| paths(it).is_some() },
+    KnownKey {
+        name: "proxy-http-version",
+        description: "1.0 or 1.1",
+        is_good: |it| http_version(it).is_some(),
+    },
+    KnownKey {
+        name: "proxy-max-temp-file-size",
+        description: SIZE,
+        is_good: |it| text::parse_size(it).is_some(),
+    },
+    KnownKey { name: "proxy-next-upstream", description: FAILURES, is_good: |it| failures(it).is_some() },
+    KnownKey { name: "proxy-next-upstream-timeout", description: NUMBER, is_good: |it| count(it).is_some() },
+    KnownKey { name: "proxy-next-upstream-tries", description: NUMBER, is_good: |it| count(it).is_some() },
+    KnownKey { name: "proxy-redirect-from", description: URL, is_good: |it| url(it).is_some() },
+    KnownKey { name: "proxy-redirect-to", description: URL, is_good: |it| url(it).is_some() },
+    KnownKey { name: "proxy-request-buffering", description: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
+    KnownKey { name: "ssl-ciphers", description: CIPHERS, is_good: |it| ciphers(it).is_some() },
     KnownKey {
         name: "service-upstream",
-        what: "true or false",
+        description: "true or false",
         is_good: |it| text::parse_bool(it).is_some(),
     },
 ];
@@ -63,7 +79,7 @@ impl Values {
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Option<Result<(), &'static str>> {
         let known = KNOWN_KEYS.iter().find(|known| known.name == name)?;
         if !(known.is_good)(value) {
-            return Some(Err(known.what));
+            return Some(Err(known.description));
         }
         self.0.insert(known.name, value.into());
         Some(Ok(()))
@@ -85,7 +101,8 @@ pub(crate) fn value<T>(
     let default = || defaults.get(name, parse);
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return default() };
     parse(value).or_else(|| {
-        let what = KNOWN_KEYS.iter().find(|known| known.name == name).map_or("a value", |known| known.what);
+        let what =
+            KNOWN_KEYS.iter().find(|known| known.name == name).map_or("a value", |known| known.description);
         reader.invalid(name, format!("\"{value}\" is not {what}"), "the default is used");
         default()
     })
@@ -200,14 +217,14 @@ fn is_plain(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn both(replacement: Option<Option<Replacement>>) -> Option<(Arc<str>, Arc<str>)> {
+    fn from_and_to(replacement: Option<Option<Replacement>>) -> Option<(Arc<str>, Arc<str>)> {
         replacement.flatten().map(|it| (it.from, it.to))
     }
 
     #[test]
     fn pairs_are_read_as_nginx_reads_them() {
-        assert_eq!(both(domains(".a.test  b.test")), Some(("a.test".into(), "b.test".into())));
-        assert_eq!(both(paths("/ /app/")), Some(("/".into(), "/app/".into())));
+        assert_eq!(from_and_to(domains(".a.test  b.test")), Some(("a.test".into(), "b.test".into())));
+        assert_eq!(from_and_to(paths("/ /app/")), Some(("/".into(), "/app/".into())));
         assert_eq!((domains("off"), paths("off"), url("off")), (Some(None), Some(None), Some(None)));
         for bad in ["", "a.test", "a b c", "~a b", "$host b", "a;x b"] {
             assert_eq!((domains(bad), paths(bad)), (None, None), "{bad}");

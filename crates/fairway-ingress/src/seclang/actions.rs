@@ -172,42 +172,42 @@ fn unquoted(value: &str) -> Option<&str> {
 
 /// Accepts an action by its lower-case name, or returns the reason for refusing it.
 fn accept(name: &str, value: Option<&str>, actions: &mut Actions) -> Result<(), String> {
-    let given = value.filter(|value| !value.is_empty());
+    let nonempty = value.filter(|value| !value.is_empty());
     match name {
         "id" => {
-            let id = given.and_then(|id| id.parse::<u32>().ok()).filter(|id| *id > 0);
+            let id = nonempty.and_then(|id| id.parse::<u32>().ok()).filter(|id| *id > 0);
             if actions.id.replace(id.ok_or("the id is no whole number above 0")?).is_some() {
                 return Err("the rule has two ids".to_owned());
             }
         }
         "phase" => {
             let phases = ["1", "2", "3", "4", "5", "request", "response", "logging"];
-            if !given.is_some_and(|phase| phases.contains(&phase.to_ascii_lowercase().as_str())) {
+            if !nonempty.is_some_and(|phase| phases.contains(&phase.to_ascii_lowercase().as_str())) {
                 return Err("a phase is one of 1 to 5, request, response and logging".to_owned());
             }
         }
         "status" => {
-            let status = given.and_then(|status| status.parse::<u16>().ok());
+            let status = nonempty.and_then(|status| status.parse::<u16>().ok());
             if !status.is_some_and(|status| (200..=599).contains(&status)) {
                 return Err("a status is a number from 200 to 599".to_owned());
             }
         }
-        "skip" if given.is_some_and(|number| number.parse::<u16>().is_ok()) => {}
+        "skip" if nonempty.is_some_and(|number| number.parse::<u16>().is_ok()) => {}
         "skip" => return Err("skip has no number".to_owned()),
         "t" => {
-            let transformation = given.unwrap_or_default().to_ascii_lowercase();
+            let transformation = nonempty.unwrap_or_default().to_ascii_lowercase();
             if !TRANSFORMATIONS.contains(&transformation.as_str()) {
                 return Err("Coraza has no such transformation".to_owned());
             }
         }
-        "ctl" => control(given.unwrap_or_default())?,
+        "ctl" => control(nonempty.unwrap_or_default())?,
         "chain" => actions.chains = true,
         _ => {}
     }
     if let Some((_, why)) = REFUSED_ACTIONS.iter().find(|(refused, _)| *refused == name) {
         return Err(format!("{name} is refused: {why}"));
     }
-    let known = match given {
+    let known = match nonempty {
         _ if ["id", "phase", "status", "skip", "t", "ctl"].contains(&name) => true,
         None => PLAIN_ACTIONS.contains(&name) && value.is_none(),
         Some(_) => TEXT_ACTIONS.contains(&name),

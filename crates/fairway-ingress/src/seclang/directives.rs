@@ -348,28 +348,34 @@ impl DirectiveReader<'_> {
             let good = !types.is_empty() && types.iter().all(|it| it.chars().all(plain));
             return if good { Ok(types.join(" ")) } else { self.wrong("it is no list of media types") };
         }
-        let given = self.single("a value")?;
+        let found_values = self.single("a value")?;
         match wanted {
-            Value::OneOf(values) => match values.iter().find(|value| value.eq_ignore_ascii_case(&given)) {
-                Some(value) => Ok((*value).to_owned()),
-                None => self.wrong(format!("of {} only {} is allowed", self.name, values.join(", "))),
-            },
-            Value::Number | Value::Size => match given.parse::<u32>() {
+            Value::OneOf(values) => {
+                match values.iter().find(|value| value.eq_ignore_ascii_case(&found_values)) {
+                    Some(value) => Ok((*value).to_owned()),
+                    None => self.wrong(format!("of {} only {} is allowed", self.name, values.join(", "))),
+                }
+            }
+            Value::Number | Value::Size => match found_values.parse::<u32>() {
                 Ok(0) if matches!(wanted, Value::Size) => self.wrong("it has no whole number above 0"),
                 Ok(number) => Ok(number.to_string()),
                 Err(_) => self.wrong("it has no whole number"),
             },
-            Value::Pattern if given == NOT_404 => Ok(format!("\"{NOT_404_IN_RE2}\"")),
-            Value::Pattern => match check_pattern(&given) {
-                Ok(()) => Ok(format!("\"{given}\"")),
+            Value::Pattern if found_values == NOT_404 => Ok(format!("\"{NOT_404_IN_RE2}\"")),
+            Value::Pattern => match check_pattern(&found_values) {
+                Ok(()) => Ok(format!("\"{found_values}\"")),
                 Err(problem) => self.wrong(problem),
             },
-            Value::Letters if !given.is_empty() && given.chars().all(|c| c.is_ascii_uppercase()) => Ok(given),
+            Value::Letters
+                if !found_values.is_empty() && found_values.chars().all(|c| c.is_ascii_uppercase()) =>
+            {
+                Ok(found_values)
+            }
             Value::Letters => self.wrong("it is made of the letters A to Z"),
             Value::Name | Value::MediaTypes => {
                 let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-                match !given.is_empty() && given.chars().all(plain) {
-                    true => Ok(given),
+                match !found_values.is_empty() && found_values.chars().all(plain) {
+                    true => Ok(found_values),
                     false => self.wrong("a name is made of letters, digits and -_."),
                 }
             }

@@ -35,9 +35,9 @@ impl fmt::Display for Problem {
     }
 }
 
-fn shortened(text: &str, most: usize) -> String {
+fn shortened(text: &str, limit: usize) -> String {
     let text = fairway_model::on_one_line(text);
-    match text.char_indices().nth(most) {
+    match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }

@@ -6,8 +6,8 @@ use fairway_model::{Backend, BackendKey};
 use fairway_objects::backend::{self, BackendAddressSource, BackendRef, ResolvedTarget};
 use fairway_objects::diagnostic::DiagnosticScope;
 use fairway_objects::few::SmallSet;
-use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
+use fairway_objects::insertion_order::filling;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Resources;
 use imbl::OrdMap;
@@ -110,9 +110,9 @@ impl TranslatorState {
         }
     }
 
-    fn set_backend(&mut self, key: &BackendKey, made: Option<Backend>) {
+    fn set_backend(&mut self, key: &BackendKey, backend: Option<Backend>) {
         let backends = &mut self.current.config.backends;
-        match made {
+        match backend {
             None => drop(backends.remove(key)),
             Some(made) if backends.get(key).is_some_and(|before| **before == made) => {}
             Some(made) => drop(backends.insert(key.clone(), Arc::new(made))),

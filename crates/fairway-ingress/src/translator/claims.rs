@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use fairway_model::{HostPattern, WildcardSpan};
 
-use crate::ingress::further::{self, one_label};
+use crate::ingress::aliases::{self, one_label};
 use crate::ingress::ownership::Ownership;
 use crate::ingress::served::ServedIngress;
-use crate::translator::further::many_labels;
+use crate::translator::aliases::many_labels;
 use crate::translator::state::TranslatorState;
 use crate::translator::work::Work;
 
 impl TranslatorState {
     /// Adds the claims of an Ingress.
     pub(super) fn add_claims(&mut self, ingress: &ServedIngress, work: &mut Work) {
-        for name in further::claimed_names(ingress) {
+        for name in aliases::claimed_names(ingress) {
             self.dependencies.claims.add(&name, (ingress.age().0, ingress.key.clone()));
             work.claims.insert(name);
         }
@@ -24,7 +24,7 @@ impl TranslatorState {
 
     /// Removes the claims of an Ingress.
     pub(super) fn remove_claims(&mut self, ingress: &ServedIngress, work: &mut Work) {
-        for name in further::claimed_names(ingress) {
+        for name in aliases::claimed_names(ingress) {
             self.dependencies.claims.remove(&name, &(ingress.age().0, ingress.key.clone()));
             work.claims.insert(name);
         }

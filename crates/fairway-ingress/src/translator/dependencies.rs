@@ -10,7 +10,7 @@ use fairway_objects::references::ReferencedObjects;
 use fairway_objects::users::ReverseIndex;
 use imbl::{OrdMap, OrdSet};
 
-use crate::ingress::further::AliasKind;
+use crate::ingress::aliases::AliasKind;
 use crate::ingress::served::ServedIngress;
 
 /// All lookup tables.

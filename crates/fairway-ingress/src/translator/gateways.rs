@@ -68,14 +68,14 @@ impl GatewayStage {
         work: &mut Work,
     ) {
         let certificates = &state.certificates;
-        let mut pieces = self.gateways.update(inputs, noted, &|key| certificates.state(key));
-        for (route, backends) in std::mem::take(&mut pieces.backends) {
+        let mut chunks = self.gateways.update(inputs, noted, &|key| certificates.state(key));
+        for (route, backends) in std::mem::take(&mut chunks.backends) {
             self.use_backends(state, &route, backends, work);
         }
-        for (listener, secrets) in std::mem::take(&mut pieces.certificates) {
+        for (listener, secrets) in std::mem::take(&mut chunks.certificates) {
             self.show_certificates(state, &listener, secrets, work);
         }
-        state.apply_changes(pieces);
+        state.apply_changes(chunks);
         listeners::set_gateway_tables(self.gateways.shared_tables(), &mut state.current.config);
         state.current.gateway = self.gateways.translation().clone();
     }
@@ -125,29 +125,29 @@ impl GatewayStage {
 
 impl TranslatorState {
     /// Applies changes to the configuration.
-    fn apply_changes(&mut self, pieces: ConfigChanges) {
+    fn apply_changes(&mut self, chunks: ConfigChanges) {
         let config = &mut self.current.config;
-        for (name, listener) in pieces.listeners {
+        for (name, listener) in chunks.listeners {
             match listener {
                 Some(listener) => drop(config.listeners.insert(name, listener)),
                 None => drop(config.listeners.remove(&name)),
             }
         }
-        for (key, host) in pieces.hosts {
+        for (key, host) in chunks.hosts {
             match host {
                 Some(host) if config.hosts.get(&key).is_some_and(|before| *before == host) => {}
                 Some(host) => drop(config.hosts.insert(key, host)),
                 None => drop(config.hosts.remove(&key)),
             }
         }
-        for (key, stream) in pieces.streams {
+        for (key, stream) in chunks.streams {
             match stream {
                 Some(stream) if config.streams.get(&key).is_some_and(|before| *before == stream) => {}
                 Some(stream) => drop(config.streams.insert(key, stream)),
                 None => drop(config.streams.remove(&key)),
             }
         }
-        for (object, found) in pieces.diagnostics {
+        for (object, found) in chunks.diagnostics {
             self.current.diagnostics.replace(DiagnosticScope::Object(object), found);
         }
     }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use fairway_model::{BackendKey, HostKey, HostPattern, WildcardSpan};
 use fairway_objects::diagnostic::DiagnosticScope;
-use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
+use fairway_objects::insertion_order::filling;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::HostOwnership;
 use imbl::OrdMap;
 
 use crate::ingress::host::{self, BuiltHost, HostInputs};
 use crate::ingress::ownership::{HostIngresses, Ownership};
-use crate::ingress::{further, layout};
+use crate::ingress::{aliases, layout};
 use crate::listeners::{self, ingress_table};
 use crate::translator::dependencies::parent;
 use crate::translator::state::{BackendUser, CertificateUser, HostMemo, TranslatorState};
@@ -64,7 +64,7 @@ impl TranslatorState {
         }
         let BuiltHost { host: made, stream, certificate: own_certificate, backends, mut diagnostics } =
             self.build_host(host, None, &serving, above.map(|(_, memo)| memo), inputs);
-        let names = further::names(host, &serving);
+        let names = aliases::names(host, &serving);
         diagnostics.extend(serving.diagnostics);
         let shown = made.certificate.as_ref().and_then(|key| ObjectKey::parse(&key.0)).map(Box::new);
         let used: BTreeSet<_> = backends.iter().map(|reference| reference.key.clone()).collect();

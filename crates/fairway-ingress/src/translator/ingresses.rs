@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use fairway_objects::diagnostic::DiagnosticScope;
-use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
+use fairway_objects::insertion_order::filling;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::HostOwnership;
 use fairway_objects::resources::Resources;

@@ -49,23 +49,23 @@ impl ServiceMapStage {
         work: &mut Work,
     ) -> PortChange {
         let defaults = state.defaults.forwarding.streams;
-        let made = self.result.clone();
-        if made.as_ref().is_some_and(|made| !made.is_touched(inputs.options, changed, defaults)) {
+        let previous = self.result.clone();
+        if previous.as_ref().is_some_and(|made| !made.is_touched(inputs.options, changed, defaults)) {
             return PortChange::default();
         }
-        let before = made.unwrap_or_default();
+        let before = previous.unwrap_or_default();
         let reading = service_maps::read(inputs, defaults);
-        let made = ServiceMapResult {
+        let result = ServiceMapResult {
             defaults,
             services: reading.services,
             listeners: reading.ports.keys().cloned().collect(),
             ports: reading.ports.values().map(gateway_port).collect(),
             backends: reading.ports.values().map(|port| port.backend.key.clone()).collect(),
         };
-        for key in before.backends.difference(&made.backends) {
+        for key in before.backends.difference(&result.backends) {
             state.release_backend(&BackendUser::ServiceMaps, key, work);
         }
-        for name in before.listeners.difference(&made.listeners) {
+        for name in before.listeners.difference(&result.listeners) {
             state.stop_serving(name);
         }
         for port in reading.ports.into_values() {
@@ -73,8 +73,8 @@ impl ServiceMapStage {
             state.serve_port(port);
         }
         state.current.diagnostics.replace(DiagnosticScope::ServiceMaps, reading.diagnostics);
-        let change = PortChange { before: before.ports.clone(), after: made.ports.clone() };
-        self.result = Some(Arc::new(made));
+        let change = PortChange { before: before.ports.clone(), after: result.ports.clone() };
+        self.result = Some(Arc::new(result));
         change
     }
 }

@@ -12,10 +12,10 @@ use fairway_objects::options::Options;
 use fairway_objects::users::ReverseIndex;
 use imbl::OrdMap;
 
+use crate::ingress::aliases::AliasNames;
 use crate::ingress::class::Classes;
 use crate::ingress::context::Context;
 use crate::ingress::defaults::Defaults;
-use crate::ingress::further::AliasNames;
 use crate::ingress::host_certificate::HostCertificate;
 use crate::ingress::ownership::Ownership;
 use crate::listeners;

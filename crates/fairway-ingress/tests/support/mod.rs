@@ -15,7 +15,7 @@ use fairway_objects::options::{
     Compat, Defaults, ExternalNames, GatewayPlacement, HostOwnership, LogFormatChoice, LoopbackEndpoints,
     Options, ProxySenders, ReservedPorts, UnsupportedProtection, WithoutClass,
 };
-use fairway_objects::own::OwnListener;
+use fairway_objects::own_addresses::OwnListener;
 use fairway_objects::placement::{
     Address, AddressKind, GatewayAddresses, Placement, PortPlacement, PortState,
 };
@@ -153,7 +153,7 @@ fn set_options(options: &mut Options, value: &Value) {
     options.trust.external.allowed = ranges("externalAllow");
     let own = value["own"].as_array().into_iter().flatten().map(|it| it.as_str().unwrap().parse().unwrap());
     let own = own.map(|address| OwnListener { address, flag: "--own" });
-    options.trust.external.own.listeners = own.collect();
+    options.trust.external.own_addresses.listeners = own.collect();
     if is("loopback") {
         options.loopback_endpoints = LoopbackEndpoints::Accepted;
     }
@@ -175,11 +175,11 @@ fn set_options(options: &mut Options, value: &Value) {
     if let Some(addresses) = value["gatewayAddress"].as_array() {
         let addresses = addresses.iter().map(|it| it.as_str().unwrap().parse().unwrap());
         let addresses: Vec<_> = addresses.collect();
-        options.gateways.places =
+        options.gateways.placement =
             if addresses.is_empty() { GatewayPlacement::Given } else { GatewayPlacement::At(addresses) };
     }
     if value["gatewayAddress"] == "nowhere" {
-        options.gateways.places = GatewayPlacement::Nowhere;
+        options.gateways.placement = GatewayPlacement::Nowhere;
     }
     if let Some(firewall) = value["waf"].as_str() {
         options.firewall = Some(fairway_objects::service_url::firewall(firewall).unwrap());
@@ -224,10 +224,10 @@ pub fn every_case(name: &str, found: impl Fn(&str) -> String) {
 }
 
 /// The effects of a rule in phase order: guards one by one, everything else by phase.
-pub fn phases(of: &Value) -> Vec<Value> {
-    let guards = of["guards"].as_array().cloned().unwrap_or_default();
+pub fn phases(model: &Value) -> Vec<Value> {
+    let guards = model["guards"].as_array().cloned().unwrap_or_default();
     let others =
         ["client", "request", "extensions", "forwarding", "answers", "bounds", "unlogged", "tracing"];
-    let others = others.into_iter().filter_map(|name| Some(json!({ name: of.get(name)? })));
+    let others = others.into_iter().filter_map(|name| Some(json!({ name: model.get(name)? })));
     guards.into_iter().chain(others).collect()
 }

@@ -50,7 +50,7 @@ pub(crate) struct Backends<'i> {
 /// The backends of a rule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
-    pub(crate) of: Vec<HttpBackendRef>,
+    pub(crate) backends: Vec<HttpBackendRef>,
     /// The session cookie of each backend, in the same order.
     pub(crate) cookies: Vec<Option<SessionCookie>>,
     /// Whether all backends speak gRPC.
@@ -75,7 +75,7 @@ impl Backends<'_> {
                 shares.remarks.extend(self.policy(&to, backend, tls));
             }
             let weight = i32::try_from(it.weight).ok().filter(|_| weighted.len() > 1);
-            shares.of.push(backend_ref(&to, weight));
+            shares.backends.push(backend_ref(&to, weight));
         }
         Ok(shares)
     }
@@ -87,7 +87,7 @@ impl Backends<'_> {
             return Err("it names no Service".to_owned());
         }
         let to = self.with_port_number(service, &labels.service_port)?;
-        Ok(Shares { of: vec![backend_ref(&to, None)], ..Shares::default() })
+        Ok(Shares { backends: vec![backend_ref(&to, None)], ..Shares::default() })
     }
 
     /// The Service that receives mirrored requests; `None` if the mirror is not a Service.

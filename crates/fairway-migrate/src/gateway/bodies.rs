@@ -58,7 +58,7 @@ struct IngressTraffic {
     pages: Option<ErrorPages>,
     cookie: Option<SessionCookie>,
     /// Number of attempts per request, if it is not the default.
-    tries: Option<u8>,
+    attempts: Option<u8>,
 }
 
 impl TrafficSettings {
@@ -78,9 +78,9 @@ impl TrafficSettings {
             buffering: forwarding.map(|forwarding| forwarding.buffering).unwrap_or_default(),
             pages,
             cookie: None,
-            tries: Some(rule.policy.retry.tries).filter(|tries| *tries != DEFAULT_TRIES),
+            attempts: Some(rule.policy.retry.tries).filter(|tries| *tries != DEFAULT_TRIES),
         };
-        for (index, service) in shares.of.iter().enumerate() {
+        for (index, service) in shares.backends.iter().enumerate() {
             let cookie = shares.cookies.get(index).cloned().flatten();
             let namespace = service.namespace.as_deref().unwrap_or(&ingress.namespace);
             self.0
@@ -120,7 +120,7 @@ fn policy(wanted: &[IngressTraffic], mut common: AgreedSettings<'_>) -> Option<W
             it.pages.clone()
         });
     let tries =
-        common.agreed_value(wanted, RETRY_ANNOTATIONS, "requests are tried three times", |it| it.tries);
+        common.agreed_value(wanted, RETRY_ANNOTATIONS, "requests are tried three times", |it| it.attempts);
     let cookie =
         common.agreed_value(wanted, SESSION_COOKIE_ANNOTATIONS, "there is no session affinity", |it| {
             it.cookie.clone()
@@ -187,23 +187,23 @@ impl AgreedSettings<'_> {
         None
     }
 
-    fn compression(&mut self, of: &Compression, wanted: &[IngressTraffic]) -> ResponseCompression {
+    fn compression(&mut self, compression: &Compression, wanted: &[IngressTraffic]) -> ResponseCompression {
         let coding = |rule: &CodingRule| CompressionCoding {
             type_: coding_name(rule.coding).to_owned(),
             level: Some(rule.level).filter(|level| *level != default_rule(rule.coding).level).map(i32::from),
         };
-        let mut codings: Vec<_> = of.codings.iter().map(coding).collect();
+        let mut codings: Vec<_> = compression.codings.iter().map(coding).collect();
         if codings.len() == CODINGS.len() && codings.iter().all(|coding| coding.level.is_none()) {
             codings.clear();
         }
         let is_usual = |usual: fn(&CodingRule, &CodingRule) -> bool| {
-            of.codings.iter().all(|rule| usual(rule, &default_rule(rule.coding)))
+            compression.codings.iter().all(|rule| usual(rule, &default_rule(rule.coding)))
         };
         let usual_length = is_usual(|rule, usual| rule.min_length == usual.min_length);
         let usual_types = is_usual(|rule, usual| rule.types == usual.types);
-        let longest = of.codings.iter().map(|rule| rule.min_length).max().unwrap_or_default();
-        let types = of.codings.first().map(|rule| rule.types.clone()).unwrap_or_default();
-        let differ = of.codings.iter().any(|rule| {
+        let longest = compression.codings.iter().map(|rule| rule.min_length).max().unwrap_or_default();
+        let types = compression.codings.first().map(|rule| rule.types.clone()).unwrap_or_default();
+        let differ = compression.codings.iter().any(|rule| {
             (!usual_length && rule.min_length != longest) || (!usual_types && rule.types != types)
         });
         if differ {
@@ -234,11 +234,11 @@ fn coding_name(coding: ContentCoding) -> &'static str {
     }
 }
 
-fn body_buffering(of: Buffering) -> BodyBuffering {
-    let size = |of: fairway_model::BodyBuffer| BodyBufferSize {
+fn body_buffering(buffering: Buffering) -> BodyBuffering {
+    let size = |buffer: fairway_model::BodyBuffer| BodyBufferSize {
         // A policy requires some memory for a body.
-        memory: Some(Size::from_bytes(u64::from(of.memory.max(1)))),
-        disk: Some(Size::from_bytes(of.disk)),
+        memory: Some(Size::from_bytes(u64::from(buffer.memory.max(1)))),
+        disk: Some(Size::from_bytes(buffer.disk)),
     };
-    BodyBuffering { requests: of.requests.map(size), responses: of.responses.map(size) }
+    BodyBuffering { requests: buffering.requests.map(size), responses: buffering.responses.map(size) }
 }

@@ -88,7 +88,7 @@ pub(crate) struct ForeignServices {
     /// Services that receive mirrored requests.
     pub(crate) mirrors: BTreeSet<(ObjectKey, ObjectKey)>,
     /// Authentication services.
-    pub(crate) asked: BTreeSet<(ObjectKey, ObjectKey)>,
+    pub(crate) requested: BTreeSet<(ObjectKey, ObjectKey)>,
 }
 
 /// The parts that all matches of a rule share.
@@ -159,13 +159,13 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
         }
         self.policy(&rule.policy, ingress);
         if closed.is_none() {
-            let pages = self.pages(&filters, ingress, &shares.of);
+            let pages = self.pages(&filters, ingress, &shares.backends);
             self.bodies.add_rule(rule, ingress, &shares, pages);
         }
         // A rule with a guard that no policy can express is closed, so the other guards need no policy.
         if closed.is_none() {
             self.remarks.extend(ingress, protection.remarks);
-            self.foreign.asked.extend(protection.foreign.into_iter().map(|it| (ingress.clone(), it)));
+            self.foreign.requested.extend(protection.foreign.into_iter().map(|it| (ingress.clone(), it)));
         }
         let protection = protection.spec.filter(|_| closed.is_none());
         let retry = retry(&rule.policy, filters.retry_statuses);
@@ -253,7 +253,7 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
         common: &SharedParts<'_>,
         drafts: &mut Drafts,
     ) {
-        let Matched { of: matched, path, substitution, lost, remarks } =
+        let Matched { route_match: matched, path, substitution, lost, remarks } =
             paths::match_paths(of, common.filters.path, self.style, self.choice.has_own_kinds());
         self.remarks.extend(ingress, remarks);
         let mut closed = common.closed.clone();
@@ -300,7 +300,7 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
     }
 
     fn mirrors(&mut self, ingress: &ObjectKey, filters: &Filters<'_>) -> Vec<HttpRouteFilter> {
-        let mut made = Vec::new();
+        let mut rules = Vec::new();
         for mirror in &filters.mirrors {
             let Some((mut reference, service)) = self.backends.mirror_target(&mirror.backend) else {
                 self.remarks.add(ingress, filters::without_mirror(&mirror.backend.to_string()));
@@ -314,12 +314,12 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
             }
             let mirror =
                 HttpRequestMirrorFilter { backend_ref: reference, ..HttpRequestMirrorFilter::default() };
-            made.push(HttpRouteFilter {
+            rules.push(HttpRouteFilter {
                 request_mirror: Some(mirror),
                 ..filters::filter_of_kind("RequestMirror")
             });
         }
-        made
+        rules
     }
 
     /// Adds remarks on timeouts.
@@ -351,7 +351,7 @@ impl SharedParts<'_> {
         }
         let mut filters = self.filters.for_route(path, over_tls);
         filters.extend_from_slice(mirrors);
-        let backend_refs = self.shares.of.clone();
+        let backend_refs = self.shares.backends.clone();
         let timeouts = self.timeouts.clone().filter(|_| !backend_refs.is_empty()).map(Box::new);
         let retry = self.retry.clone().filter(|_| !backend_refs.is_empty()).map(Box::new);
         let rule = HttpRouteRule { backend_refs, filters, timeouts, retry, ..of_match };
@@ -398,8 +398,8 @@ fn is_default_response(rule: &Rule) -> bool {
 }
 
 /// A rule with this match. Without backends, it returns 500 (Gateway API `HTTPRouteRule.backendRefs`).
-fn match_rule(of: &HttpRouteMatch) -> HttpRouteRule {
-    HttpRouteRule { matches: vec![of.clone()], ..HttpRouteRule::default() }
+fn match_rule(route_match: &HttpRouteMatch) -> HttpRouteRule {
+    HttpRouteRule { matches: vec![route_match.clone()], ..HttpRouteRule::default() }
 }
 
 fn io_timeout(policy: &Policy) -> Duration {
@@ -454,13 +454,15 @@ mod tests {
 
     #[test]
     fn rules_that_differ_only_in_their_matches_are_merged() {
-        let of = |path: &str, closed: Option<&str>| {
+        let draft_for = |path: &str, closed: Option<&str>| {
             let path = fairway_objects::gateway_api::TypedValue { type_: None, value: Some(path.into()) };
-            let of = HttpRouteMatch { path: Some(path), ..HttpRouteMatch::default() };
-            Draft { rule: match_rule(&of), closed: closed.map(str::to_owned), ..Draft::default() }
+            let route_match = HttpRouteMatch { path: Some(path), ..HttpRouteMatch::default() };
+            Draft { rule: match_rule(&route_match), closed: closed.map(str::to_owned), ..Draft::default() }
         };
         let mut all = Vec::new();
-        for draft in [of("/a", None), of("/b", None), of("/b", None), of("/c", Some("x"))] {
+        for draft in
+            [draft_for("/a", None), draft_for("/b", None), draft_for("/b", None), draft_for("/c", Some("x"))]
+        {
             push_draft(&mut all, draft);
         }
         let found: Vec<_> = all.iter().map(|draft| draft.rule.matches.len()).collect();

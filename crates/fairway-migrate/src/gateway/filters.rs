@@ -47,7 +47,7 @@ pub(crate) struct Filters<'f> {
     pub(crate) path: Option<&'f PathRewrite>,
     pub(crate) mirrors: Vec<&'f Mirror>,
     /// The steps that require an HTTPRouteFilter.
-    own: RouteFilterSpec,
+    route_filters: RouteFilterSpec,
     /// Statuses after which the request is retried on another endpoint.
     pub(crate) retry_statuses: &'f [u16],
     /// Error responses that another backend serves.
@@ -104,9 +104,9 @@ impl<'f> Filters<'f> {
             RuleStep::Response(ResponseEdit::StrictTransportSecurity(value)) => self.hsts = Some(value),
             RuleStep::Path(path) => self.path = Some(path),
             RuleStep::Request(RequestEdit::ForwardedPrefix(path)) => {
-                self.own.forwarded_prefix =
+                self.route_filters.forwarded_prefix =
                     Some(path).filter(|_| rule.has_own_filters).and_then(own_filter::substitution);
-                if self.own.forwarded_prefix.is_none() {
+                if self.route_filters.forwarded_prefix.is_none() {
                     self.remarks.extend(unsupported_remark(step));
                 }
             }
@@ -123,8 +123,8 @@ impl<'f> Filters<'f> {
         }
     }
 
-    fn redirect(&mut self, of: &Redirect) {
-        match redirect(of, &mut self.remarks) {
+    fn redirect(&mut self, rule_redirect: &Redirect) {
+        match redirect(rule_redirect, &mut self.remarks) {
             Ok(redirect) => self.redirect = self.redirect.take().or(Some(redirect)),
             Err(why) => {
                 self.remarks.push(Remark::lost(TO_URL, why.clone()));
@@ -133,34 +133,36 @@ impl<'f> Filters<'f> {
         }
     }
 
-    fn cors(&mut self, of: &Cors) {
+    fn cors(&mut self, rule_cors: &Cors) {
         let what = "only preflights get a response; ingress-nginx responds to every OPTIONS request";
         self.remarks.push(Remark::differs(CORS_ANNOTATIONS, what));
-        if of.origins.iter().any(|origin| matches!(origin, CorsOrigin::OneLabel { .. })) {
+        if rule_cors.origins.iter().any(|origin| matches!(origin, CorsOrigin::OneLabel { .. })) {
             let what = "the wildcard of an origin also matches several labels";
             self.remarks.push(Remark::differs(CORS_ANNOTATIONS, what));
         }
-        self.cors = Some(cors(of));
+        self.cors = Some(cors(rule_cors));
     }
 
     /// Whether the rule itself responds to every request.
     pub(crate) fn responds(&self) -> bool {
-        self.own.direct_response.is_some()
+        self.route_filters.direct_response.is_some()
     }
 
     /// A response of the rule itself, or a guard that closes it.
-    fn respond(&mut self, of: &ConditionalResponse, rule: Context<'_>) {
-        let response = Some(of).filter(|_| rule.has_own_filters);
+    fn respond(&mut self, direct_response: &ConditionalResponse, rule: Context<'_>) {
+        let response = Some(direct_response).filter(|_| rule.has_own_filters);
         let Some((response, headers)) = response.and_then(|of| own_filter::response(of, rule.labels)) else {
-            return self.closed.extend(protection::protection_name(&Guard::Respond(of.clone().into())));
+            return self
+                .closed
+                .extend(protection::protection_name(&Guard::Respond(direct_response.clone().into())));
         };
-        if of.content == ResponseContent::Status {
+        if direct_response.content == ResponseContent::Status {
             let what = "the response has no body; in ingress-nginx the body shows the status";
             self.remarks.push(Remark::differs(SNIPPET_ANNOTATIONS, what));
         }
-        self.own.direct_response = Some(response);
+        self.route_filters.direct_response = Some(response);
         if let Some(headers) = headers {
-            self.own.response_headers.get_or_insert_default().set.extend(headers.set);
+            self.route_filters.response_headers.get_or_insert_default().set.extend(headers.set);
         }
         self.remarks.push(Remark::same(SNIPPET_ANNOTATIONS));
     }
@@ -176,14 +178,20 @@ impl<'f> Filters<'f> {
     }
 
     /// Adds headers of snippets.
-    fn add_conditional_headers(&mut self, of: &ConditionalHeaders, direction: Direction, rule: Context<'_>) {
-        let of_success = of.statuses == ADD_HEADER_STATUSES;
-        if !of.when.is_empty() || !(of.statuses.is_empty() || of_success) {
+    fn add_conditional_headers(
+        &mut self,
+        conditional: &ConditionalHeaders,
+        direction: Direction,
+        rule: Context<'_>,
+    ) {
+        let of_success = conditional.statuses == ADD_HEADER_STATUSES;
+        if !conditional.when.is_empty() || !(conditional.statuses.is_empty() || of_success) {
             let what = "headers that snippets set or add conditionally are not set or added";
             return self.remarks.push(Remark::lost(SNIPPET_ANNOTATIONS, what));
         }
-        let headers = if of.operation == HeaderOperation::Set { Headers::Replaced } else { Headers::Kept };
-        for field in &of.fields {
+        let headers =
+            if conditional.operation == HeaderOperation::Set { Headers::Replaced } else { Headers::Kept };
+        for field in &conditional.fields {
             if !self.add_header(field, direction, headers, rule) {
                 let what = format!("the header {} of a snippet is neither set nor added", field.name);
                 self.remarks.push(Remark::lost(SNIPPET_ANNOTATIONS, what));
@@ -206,8 +214,8 @@ impl<'f> Filters<'f> {
         rule: Context<'_>,
     ) -> bool {
         let (edit, own) = match direction {
-            Direction::Request => (&mut self.request, &mut self.own.request_headers),
-            Direction::Response => (&mut self.response, &mut self.own.response_headers),
+            Direction::Request => (&mut self.request, &mut self.route_filters.request_headers),
+            Direction::Response => (&mut self.response, &mut self.route_filters.response_headers),
         };
         let Some(value) = constant_value(field).filter(|_| !is_hop_header(&field.name)) else {
             return rule.has_own_filters && own_filter::add_header(own, field, headers, rule.labels);
@@ -224,7 +232,7 @@ impl<'f> Filters<'f> {
 
     /// The spec of the HTTPRouteFilter with the new path; `None` if the rule needs none.
     pub(crate) fn own_filter_spec(&self, path: Option<PathSubstitution>) -> Option<RouteFilterSpec> {
-        let mut own = self.own.clone();
+        let mut own = self.route_filters.clone();
         if self.redirect.is_some() || self.responds() {
             (own.forwarded_prefix, own.request_headers) = (None, None);
         } else {
@@ -293,11 +301,11 @@ pub(crate) fn filter_of_kind(kind: &str) -> HttpRouteFilter {
 }
 
 /// The redirect of plain requests to `https`.
-pub(crate) fn to_https(of: &HttpsRedirect, port: u16) -> HttpRouteFilter {
+pub(crate) fn to_https(https_redirect: &HttpsRedirect, port: u16) -> HttpRouteFilter {
     let redirect = HttpRequestRedirectFilter {
         scheme: Some("https".to_owned()),
         port: (port != 443).then_some(i32::from(port)),
-        status_code: Some(i32::from(of.status)),
+        status_code: Some(i32::from(https_redirect.status)),
         ..HttpRequestRedirectFilter::default()
     };
     HttpRouteFilter { request_redirect: Some(redirect), ..filter_of_kind("RequestRedirect") }
@@ -347,15 +355,19 @@ fn unsupported_remark(step: RuleStep<'_>) -> Option<Remark> {
     Some(Remark::lost(about, what))
 }
 
-fn redirect(of: &Redirect, remarks: &mut Vec<Remark>) -> Result<HttpRequestRedirectFilter, String> {
-    if !REDIRECT_STATUSES.contains(&of.status) {
-        return Err(format!("a redirect cannot have the status {}", of.status));
+fn redirect(
+    rule_redirect: &Redirect,
+    remarks: &mut Vec<Remark>,
+) -> Result<HttpRequestRedirectFilter, String> {
+    if !REDIRECT_STATUSES.contains(&rule_redirect.status) {
+        return Err(format!("a redirect cannot have the status {}", rule_redirect.status));
     }
-    let filter = HttpRequestRedirectFilter { status_code: Some(of.status.into()), ..Default::default() };
+    let filter =
+        HttpRequestRedirectFilter { status_code: Some(rule_redirect.status.into()), ..Default::default() };
     let path = |path: &PathRewrite| {
         paths::redirect_path(path).ok_or_else(|| "a redirect cannot lead to such a path".to_owned())
     };
-    Ok(match &of.target {
+    Ok(match &rule_redirect.target {
         RedirectTarget::Url(url) => {
             let parts = url_of(url).ok_or_else(|| format!("a redirect cannot lead to {url}"))?;
             remarks.push(Remark::differs(TO_URL, "the query of the request follows the new URL"));
@@ -417,20 +429,20 @@ impl Url<'_> {
     }
 }
 
-fn cors(of: &Cors) -> HttpCorsFilter {
+fn cors(cors: &Cors) -> HttpCorsFilter {
     HttpCorsFilter {
-        allow_origins: of.origins.iter().flat_map(cors_origins).collect(),
-        allow_methods: comma_separated(&of.methods),
-        allow_headers: comma_separated(&of.headers),
-        expose_headers: comma_separated(&of.expose),
-        allow_credentials: of.credentials.then_some(true),
-        max_age: i32::try_from(of.max_age).ok(),
+        allow_origins: cors.origins.iter().flat_map(cors_origins).collect(),
+        allow_methods: comma_separated(&cors.methods),
+        allow_headers: comma_separated(&cors.headers),
+        expose_headers: comma_separated(&cors.expose),
+        allow_credentials: cors.credentials.then_some(true),
+        max_age: i32::try_from(cors.max_age).ok(),
     }
 }
 
 /// The allowed origins. An origin without a scheme becomes one for each scheme.
-fn cors_origins(of: &CorsOrigin) -> Vec<String> {
-    match of {
+fn cors_origins(allowed: &CorsOrigin) -> Vec<String> {
+    match allowed {
         CorsOrigin::Any => vec!["*".to_owned()],
         CorsOrigin::Exact(origin) => vec![origin.to_string()],
         CorsOrigin::OneLabel { before, after } | CorsOrigin::Wildcard { before, after } => {
@@ -591,8 +603,8 @@ mod tests {
 
     #[test]
     fn an_origin_without_a_scheme_becomes_one_per_scheme() {
-        let of = CorsOrigin::OneLabel { before: "".into(), after: ".a.test".into() };
-        assert_eq!(cors_origins(&of), ["http://*.a.test", "https://*.a.test"]);
+        let origin = CorsOrigin::OneLabel { before: "".into(), after: ".a.test".into() };
+        assert_eq!(cors_origins(&origin), ["http://*.a.test", "https://*.a.test"]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ const MAX_LISTENERS: usize = 64;
 /// The hosts that need listeners.
 pub(crate) struct Hosts<'a> {
     /// The rules of each host.
-    pub(crate) of: &'a RulesByHost,
+    pub(crate) rules: &'a RulesByHost,
     /// The Secrets with the certificates of hosts that are served over TLS.
     pub(crate) certificates: &'a BTreeMap<HostPattern, ObjectKey>,
     /// Hosts with TLS passthrough.
@@ -52,7 +52,7 @@ enum ListenerNeed {
 /// Builds the Gateway and its listeners.
 pub(crate) fn plan_listeners(hosts: &Hosts<'_>, choice: &ConversionOptions) -> ListenerPlan {
     let namespaces: BTreeSet<&Arc<str>> =
-        hosts.of.values().flat_map(BTreeMap::keys).map(|ingress| &ingress.namespace).collect();
+        hosts.rules.values().flat_map(BTreeMap::keys).map(|ingress| &ingress.namespace).collect();
     let others = namespaces.iter().any(|namespace| **namespace != choice.gateway.namespace);
     let wanted: Vec<(ListenerNeed, Listener)> = needed_listeners(hosts)
         .into_iter()
@@ -79,10 +79,10 @@ pub(crate) fn plan_listeners(hosts: &Hosts<'_>, choice: &ConversionOptions) -> L
 }
 
 impl ListenerPlan {
-    fn attach(&mut self, of: &ListenerNeed, parent: ParentReference, hosts: &Hosts<'_>) {
-        match of {
+    fn attach(&mut self, need: &ListenerNeed, parent: ParentReference, hosts: &Hosts<'_>) {
+        match need {
             ListenerNeed::Rest => {
-                for host in hosts.of.keys().filter(|host| !needs_own_listener(host, hosts)) {
+                for host in hosts.rules.keys().filter(|host| !needs_own_listener(host, hosts)) {
                     self.attached.entry(host.clone()).or_default().http = Some(parent.clone());
                 }
             }
@@ -94,7 +94,8 @@ impl ListenerPlan {
 }
 
 fn needed_listeners(hosts: &Hosts<'_>) -> Vec<ListenerNeed> {
-    let (alone, shared): (Vec<_>, Vec<_>) = hosts.of.keys().partition(|host| needs_own_listener(host, hosts));
+    let (alone, shared): (Vec<_>, Vec<_>) =
+        hosts.rules.keys().partition(|host| needs_own_listener(host, hosts));
     let rest = (!shared.is_empty()).then_some(ListenerNeed::Rest);
     let http = alone.into_iter().cloned().map(ListenerNeed::Http);
     let https = hosts.certificates.keys().cloned().map(ListenerNeed::Https);
@@ -113,8 +114,8 @@ fn needs_own_listener(host: &HostPattern, hosts: &Hosts<'_>) -> bool {
         }
         _ => false,
     };
-    let serves_all = || hosts.of.get(host).is_some_and(|of| of.values().any(serves_every_path));
-    hosts.of.keys().any(covers) && !serves_all()
+    let serves_all = || hosts.rules.get(host).is_some_and(|of| of.values().any(serves_every_path));
+    hosts.rules.keys().any(covers) && !serves_all()
 }
 
 fn serves_every_path(drafts: &Drafts) -> bool {
@@ -130,12 +131,12 @@ fn serves_every_path(drafts: &Drafts) -> bool {
     drafts.http.iter().any(everything)
 }
 
-fn listener(of: &ListenerNeed, hosts: &Hosts<'_>, choice: &ConversionOptions, others: bool) -> Listener {
+fn listener(need: &ListenerNeed, hosts: &Hosts<'_>, choice: &ConversionOptions, others: bool) -> Listener {
     let namespaces = FromNamespaces { from: Some("All".to_owned()), selector: None };
     let allowed = AllowedRoutes { namespaces: Some(namespaces), ..AllowedRoutes::default() };
     let (http, https) = (choice.http_port, choice.https_port);
     let any = HostPattern::Any;
-    let (kind, host, port, protocol) = match of {
+    let (kind, host, port, protocol) = match need {
         ListenerNeed::Rest => ("http", &any, http, "HTTP"),
         ListenerNeed::Http(host) => ("http", host, http, "HTTP"),
         ListenerNeed::Https(host) => ("https", host, https, "HTTPS"),
@@ -146,7 +147,7 @@ fn listener(of: &ListenerNeed, hosts: &Hosts<'_>, choice: &ConversionOptions, ot
         namespace: (secret.namespace != choice.gateway.namespace).then(|| secret.namespace.to_string()),
         ..ObjectReference::default()
     };
-    let tls = match of {
+    let tls = match need {
         ListenerNeed::Rest | ListenerNeed::Http(_) => None,
         ListenerNeed::Https(host) => Some(ListenerTls {
             certificate_refs: hosts.certificates.get(host).map(certificate).into_iter().collect(),

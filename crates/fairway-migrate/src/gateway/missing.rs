@@ -63,8 +63,8 @@ fn collect_ports(ingress: &Ingress, ports: &mut BTreeMap<ObjectKey, BTreeSet<i32
     let paths = rules(ingress).filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
     let backends = paths.map(|path| &path.backend).chain(default);
     for service in backends.filter_map(|backend: &IngressBackend| backend.service.as_ref()) {
-        let of = ports.entry(in_namespace(ingress, &service.name)).or_default();
-        of.extend(service.port.as_ref().and_then(|port| port.number));
+        let service_ports = ports.entry(in_namespace(ingress, &service.name)).or_default();
+        service_ports.extend(service.port.as_ref().and_then(|port| port.number));
     }
 }
 
@@ -73,10 +73,10 @@ fn collect_hosts(ingress: &Ingress, hosts: &mut BTreeMap<ObjectKey, BTreeSet<Str
     let sections = ingress.spec.iter().flat_map(|spec| spec.tls.iter().flatten());
     for section in sections {
         let Some(name) = section.secret_name.as_deref().filter(|name| !name.is_empty()) else { continue };
-        let of = hosts.entry(in_namespace(ingress, name)).or_default();
-        of.extend(section.hosts.iter().flatten().cloned());
-        if of.is_empty() {
-            of.extend(rules(ingress).filter_map(|rule| rule.host.clone()));
+        let secret_hosts = hosts.entry(in_namespace(ingress, name)).or_default();
+        secret_hosts.extend(section.hosts.iter().flatten().cloned());
+        if secret_hosts.is_empty() {
+            secret_hosts.extend(rules(ingress).filter_map(|rule| rule.host.clone()));
         }
     }
 }

@@ -7,12 +7,12 @@
 
 mod backends;
 mod bodies;
+mod conversion;
 mod drafts;
 mod filters;
 mod input;
 mod listeners;
 mod missing;
-mod moving;
 mod naming;
 mod object;
 mod own_filter;
@@ -25,9 +25,9 @@ mod rows;
 mod sessions;
 mod streams;
 
+pub use conversion::{Moved, MovedIngress, move_objects};
 pub use input::{ConversionOptions, Input};
 pub use missing::{Missing, certificate, missing};
-pub use moving::{Moved, MovedIngress, move_objects};
 pub use object::WrittenObject;
 pub use remark::{Outcome, Remark};
 pub use rows::ConvertedAnnotation;

@@ -42,8 +42,8 @@ mod tests {
     #[test]
     fn a_name_is_unique_in_its_namespace() {
         let (mut names, shop): (_, Arc<str>) = (Names::default(), "shop".into());
-        let given = ["web", "web", "web-2", "web"].map(|wanted| names.claim_free_name(&shop, wanted));
-        assert_eq!(given, ["web", "web-2", "web-2-2", "web-3"]);
+        let claimed = ["web", "web", "web-2", "web"].map(|wanted| names.claim_free_name(&shop, wanted));
+        assert_eq!(claimed, ["web", "web-2", "web-2-2", "web-3"]);
         assert_eq!(names.claim_free_name(&"other".into(), "web"), "web");
     }
 }

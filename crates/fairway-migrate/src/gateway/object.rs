@@ -43,8 +43,8 @@ fn object_head<K: Resource>(key: &ObjectKey) -> Map<String, Value> {
 }
 
 /// Cannot fail: all map keys in Gateway API types are strings.
-fn to_json(of: &impl Serialize) -> Value {
-    serde_json::to_value(of).unwrap_or_default()
+fn to_json(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
 }
 
 /// The comment above objects of Fairway's own kinds.

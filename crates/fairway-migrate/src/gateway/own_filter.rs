@@ -38,14 +38,14 @@ pub(crate) fn add_header(
     if is_hop_header(&name) || is_full {
         return false;
     }
-    let of = into.get_or_insert_default();
+    let filter = into.get_or_insert_default();
     match (headers, value.is_empty()) {
         (Headers::Kept, true) => {}
-        (Headers::Kept, false) => of.add.push(NamedValue { name, value }),
-        (Headers::Replaced, true) => of.remove.push(name),
+        (Headers::Kept, false) => filter.add.push(NamedValue { name, value }),
+        (Headers::Replaced, true) => filter.remove.push(name),
         (Headers::Replaced, false) => {
-            of.set.retain(|before| !before.name.eq_ignore_ascii_case(&name));
-            of.set.push(NamedValue { name, value });
+            filter.set.retain(|before| !before.name.eq_ignore_ascii_case(&name));
+            filter.set.push(NamedValue { name, value });
         }
     }
     true
@@ -101,8 +101,8 @@ pub(crate) fn response(
 
 /// A rewrite by a regular expression; `None` for several alternatives, because a filter anchors all of them at the start of the
 /// path and ingress-nginx only the first.
-pub(crate) fn substitution(of: &PathRewrite) -> Option<PathSubstitution> {
-    let PathRewrite::Regex { pattern, replacement, ignore_case } = of else { return None };
+pub(crate) fn substitution(rewrite: &PathRewrite) -> Option<PathSubstitution> {
+    let PathRewrite::Regex { pattern, replacement, ignore_case } = rewrite else { return None };
     (!has_alternatives(pattern)).then(|| PathSubstitution {
         pattern: pattern.to_string(),
         substitution: replacement.to_string(),
@@ -111,8 +111,8 @@ pub(crate) fn substitution(of: &PathRewrite) -> Option<PathSubstitution> {
 }
 
 /// Whether a filter only changes headers, so that a GRPCRoute may use it.
-pub(crate) fn has_headers_only(of: &RouteFilterSpec) -> bool {
-    of.direct_response.is_none() && of.path_rewrite.is_none() && of.forwarded_prefix.is_none()
+pub(crate) fn has_headers_only(filter: &RouteFilterSpec) -> bool {
+    filter.direct_response.is_none() && filter.path_rewrite.is_none() && filter.forwarded_prefix.is_none()
 }
 
 #[cfg(test)]
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_response_is_fixed_and_its_location_may_have_parts() {
-        let of = |content: ResponseContent| ConditionalResponse {
+        let response_with = |content: ResponseContent| ConditionalResponse {
             origin: "x".into(),
             when: Vec::new(),
             status: 301,
@@ -154,23 +154,23 @@ mod tests {
         };
         let url = Template(vec![TemplatePart::Text("https://new.test".into()), TemplatePart::RequestUri]);
         let (response, headers) =
-            response(&of(ResponseContent::Location(url)), &RuleLabels::default()).unwrap();
+            response(&response_with(ResponseContent::Location(url)), &RuleLabels::default()).unwrap();
         assert_eq!((response.status_code, response.body), (Some(301), None));
         assert_eq!(headers.unwrap().set[0].value, "https://new.test{request.uri}");
         let varying = ResponseContent::Text(Template(vec![TemplatePart::Host]), "text/plain".into());
-        assert_eq!(super::response(&of(varying), &RuleLabels::default()), None);
+        assert_eq!(super::response(&response_with(varying), &RuleLabels::default()), None);
     }
 
     #[test]
     fn a_pattern_with_alternatives_is_not_converted() {
-        let of = |pattern: &str| {
+        let rewrite_of = |pattern: &str| {
             substitution(&PathRewrite::Regex {
                 pattern: pattern.into(),
                 replacement: "/$1".into(),
                 ignore_case: true,
             })
         };
-        assert_eq!(of("/(a|b)/(.*)").unwrap().ignore_case, Some(true));
-        assert_eq!(of("/a/(.*)|/b/(.*)"), None);
+        assert_eq!(rewrite_of("/(a|b)/(.*)").unwrap().ignore_case, Some(true));
+        assert_eq!(rewrite_of("/a/(.*)|/b/(.*)"), None);
     }
 }

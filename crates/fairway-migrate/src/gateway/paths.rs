@@ -26,7 +26,7 @@ pub(crate) enum Style {
 /// A match with the rewrite of its path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matched {
-    pub(crate) of: HttpRouteMatch,
+    pub(crate) route_match: HttpRouteMatch,
     /// The new path.
     pub(crate) path: Option<HttpPathModifier>,
     /// The new path, if it needs an HTTPRouteFilter.
@@ -70,17 +70,17 @@ pub(crate) fn match_paths(
     if matched.path.is_none() && !matches!(of.path, PathMatch::Regex { .. }) {
         matched.rewrite(rewrite, kind, own);
     }
-    matched.of.path = Some(TypedValue { type_: Some(kind.to_owned()), value: Some(value) });
-    matched.of.method = of.method.as_ref().map(ToString::to_string);
-    matched.of.headers =
+    matched.route_match.path = Some(TypedValue { type_: Some(kind.to_owned()), value: Some(value) });
+    matched.route_match.method = of.method.as_ref().map(ToString::to_string);
+    matched.route_match.headers =
         of.headers.iter().map(value_match).chain(of.cookies.iter().map(cookie_match)).collect();
-    matched.of.query_params = of.query.iter().map(value_match).collect();
+    matched.route_match.query_params = of.query.iter().map(value_match).collect();
     matched
 }
 
 /// Whether a match only keeps sessions with an endpoint of the canary or the main Service.
-pub(crate) fn is_of_session(of: &Match, cookies: &BTreeSet<&str>) -> bool {
-    of.cookies.iter().any(|cookie| cookies.contains(&*cookie.name))
+pub(crate) fn is_of_session(route_match: &Match, cookies: &BTreeSet<&str>) -> bool {
+    route_match.cookies.iter().any(|cookie| cookies.contains(&*cookie.name))
 }
 
 impl Matched {
@@ -114,7 +114,7 @@ impl Matched {
         }
         match shape {
             Shape::Everything { .. } => ("PathPrefix", "/".to_owned()),
-            Shape::Prefix { path, whole, .. } if needs_prefix || style == Style::Prefixes => {
+            Shape::Prefix { path, is_complete: whole, .. } if needs_prefix || style == Style::Prefixes => {
                 self.report_narrower_path(&path, whole, ignore_case);
                 if needs_prefix && style == Style::Expressions {
                     let what = format!(
@@ -167,8 +167,8 @@ fn modifier(replacement: &str, shape: &Shape) -> Result<Option<HttpPathModifier>
     }
     let lost = || Err(format!("the Gateway API cannot express rewrite-target {replacement} for this path"));
     let (rest, is_root) = match shape {
-        Shape::Everything { rest: Some(rest) } => (*rest, true),
-        Shape::Prefix { rest: Some(rest), .. } => (*rest, false),
+        Shape::Everything { pattern_end: Some(rest) } => (*rest, true),
+        Shape::Prefix { pattern_end: Some(rest), .. } => (*rest, false),
         _ => return lost(),
     };
     let Some(before) = before_rest(replacement, rest) else { return lost() };
@@ -228,21 +228,21 @@ fn without_slash(path: &str) -> &str {
     }
 }
 
-fn value_match(of: &NamedValueMatch) -> ValueMatch {
-    let (type_, value) = match &of.value {
+fn value_match(matched: &NamedValueMatch) -> ValueMatch {
+    let (type_, value) = match &matched.value {
         TextMatch::Exact(text) => (None, text.to_string()),
         TextMatch::Regex(pattern) => (Some("RegularExpression".to_owned()), pattern.to_string()),
     };
-    ValueMatch { name: of.name.to_string(), type_, value }
+    ValueMatch { name: matched.name.to_string(), type_, value }
 }
 
 /// Routes cannot match cookies, only the Cookie header.
-fn cookie_match(of: &NamedValueMatch) -> ValueMatch {
-    let value = match &of.value {
+fn cookie_match(matched: &NamedValueMatch) -> ValueMatch {
+    let value = match &matched.value {
         TextMatch::Exact(text) => escape_pattern(text),
         TextMatch::Regex(pattern) => format!("(?:{pattern})"),
     };
-    let value = format!("(?:.*; *)?{}={value}(?:;.*)?", escape_pattern(&of.name));
+    let value = format!("(?:.*; *)?{}={value}(?:;.*)?", escape_pattern(&matched.name));
     ValueMatch { name: "Cookie".to_owned(), type_: Some("RegularExpression".to_owned()), value }
 }
 
@@ -266,12 +266,13 @@ mod tests {
             replacement: replacement.into(),
             ignore_case: true,
         });
-        let of = Match { path: path.clone(), ..Match::default() };
-        let found = match_paths(&of, rewrite.as_ref(), Style::from_paths(std::iter::once(&path)), false);
+        let route_match = Match { path: path.clone(), ..Match::default() };
+        let found =
+            match_paths(&route_match, rewrite.as_ref(), Style::from_paths(std::iter::once(&path)), false);
         if let Some(lost) = found.lost {
             return Err(lost);
         }
-        let path = found.of.path.unwrap();
+        let path = found.route_match.path.unwrap();
         let modifier = found.path.map(|it| {
             let value = it.replace_prefix_match.or(it.replace_full_path).unwrap();
             format!("{} {value}", it.type_)
@@ -315,8 +316,8 @@ mod tests {
             let path = PathMatch::Regex { pattern: pattern.into(), ignore_case: true };
             let (pattern, replacement) = (pattern.into(), replacement.into());
             let rewrite = PathRewrite::Regex { pattern, replacement, ignore_case: true };
-            let of = Match { path, ..Match::default() };
-            let found = match_paths(&of, Some(&rewrite), Style::Expressions, true);
+            let route_match = Match { path, ..Match::default() };
+            let found = match_paths(&route_match, Some(&rewrite), Style::Expressions, true);
             (found.path.is_some(), found.substitution.is_some(), found.lost.is_some())
         };
         assert_eq!(rewritten("/([a-z]+)/(.*)", "/$2/$1"), (false, true, false));
@@ -326,8 +327,8 @@ mod tests {
 
     #[test]
     fn a_cookie_match_becomes_a_cookie_header_match() {
-        let of = NamedValueMatch { name: "a.b".into(), value: TextMatch::Exact("always".into()) };
-        let found = cookie_match(&of);
+        let cookie = NamedValueMatch { name: "a.b".into(), value: TextMatch::Exact("always".into()) };
+        let found = cookie_match(&cookie);
         assert_eq!((found.name.as_str(), found.value.as_str()), ("Cookie", r"(?:.*; *)?a\.b=always(?:;.*)?"));
     }
 }

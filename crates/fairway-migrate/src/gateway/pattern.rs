@@ -7,16 +7,16 @@ pub(crate) enum Shape {
     /// Every path.
     Everything {
         /// The group with the text after the first slash, if there is one.
-        rest: Option<PatternEnd>,
+        pattern_end: Option<PatternEnd>,
     },
     /// Paths that start with a text.
     Prefix {
         /// The text without a trailing slash.
         path: String,
         /// The group with the rest of the path, if there is one.
-        rest: Option<PatternEnd>,
+        pattern_end: Option<PatternEnd>,
         /// Whether the text ends at the end of a path element: `/a` covers `/a/b` but not `/ab`.
-        whole: bool,
+        is_complete: bool,
     },
     /// Anything else.
     Other,
@@ -70,8 +70,10 @@ pub(crate) fn shape(pattern: &str) -> Shape {
 
 fn of_prefix(text: &str, rest: Option<PatternEnd>, whole: bool) -> Shape {
     match text.trim_end_matches('/') {
-        "" => Shape::Everything { rest },
-        path if path.starts_with('/') => Shape::Prefix { path: path.to_owned(), rest, whole },
+        "" => Shape::Everything { pattern_end: rest },
+        path if path.starts_with('/') => {
+            Shape::Prefix { path: path.to_owned(), pattern_end: rest, is_complete: whole }
+        }
         _ => Shape::Other,
     }
 }
@@ -145,7 +147,7 @@ mod tests {
 
     fn prefix(path: &str, rest: Option<(u8, bool)>, whole: bool) -> Shape {
         let rest = rest.map(|(group, behind_slash)| PatternEnd { group, behind_slash });
-        Shape::Prefix { path: path.to_owned(), rest, whole }
+        Shape::Prefix { path: path.to_owned(), pattern_end: rest, is_complete: whole }
     }
 
     #[test]
@@ -158,8 +160,8 @@ mod tests {
             ("/api/.*", prefix("/api", None, true)),
             ("/api", prefix("/api", None, false)),
             ("/api/", prefix("/api", None, true)),
-            ("/(.*)", Shape::Everything { rest: Some(PatternEnd { group: 1, behind_slash: true }) }),
-            ("/", Shape::Everything { rest: None }),
+            ("/(.*)", Shape::Everything { pattern_end: Some(PatternEnd { group: 1, behind_slash: true }) }),
+            ("/", Shape::Everything { pattern_end: None }),
             ("/[a-z]+", Shape::Other),
             ("/a|/b", Shape::Other),
             ("/(?!x)(.*)", Shape::Other),

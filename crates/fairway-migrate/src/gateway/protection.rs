@@ -171,7 +171,7 @@ impl<'i> Annotated<'i> {
             }
             Guard::ConcurrencyLimit(limit) if spec.concurrency_limit.is_none() => {
                 spec.concurrency_limit = Some(policies::ConcurrencyLimit {
-                    requests: limit.most.into(),
+                    requests: limit.max.into(),
                     status: Some(limit.status.into()).filter(|status| *status != 503),
                     exempt: limit.exempt.iter().map(ToString::to_string).collect(),
                 });

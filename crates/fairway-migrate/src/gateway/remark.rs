@@ -62,14 +62,14 @@ impl Remark {
 /// The remarks on all Ingresses, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Remarks {
-    of: BTreeMap<ObjectKey, Vec<Remark>>,
+    by_ingress: BTreeMap<ObjectKey, Vec<Remark>>,
     general: Vec<&'static str>,
 }
 
 impl Remarks {
     /// Adds a remark on an Ingress.
     pub(crate) fn add(&mut self, ingress: &ObjectKey, remark: Remark) {
-        let known = self.of.entry(ingress.clone()).or_default();
+        let known = self.by_ingress.entry(ingress.clone()).or_default();
         if !known.contains(&remark) {
             known.push(remark);
         }
@@ -89,7 +89,7 @@ impl Remarks {
 
     /// Takes the remarks on an Ingress, the worst first.
     pub(crate) fn take(&mut self, ingress: &ObjectKey) -> Vec<Remark> {
-        let mut found = self.of.remove(ingress).unwrap_or_default();
+        let mut found = self.by_ingress.remove(ingress).unwrap_or_default();
         found.sort_by(|one, other| (other.fate, &one.what).cmp(&(one.fate, &other.what)));
         found
     }

@@ -54,7 +54,7 @@ struct Block {
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     pub(crate) written: Vec<(ObjectKey, WrittenObject)>,
-    pub(crate) of: BTreeMap<ObjectKey, Vec<String>>,
+    pub(crate) by_ingress: BTreeMap<ObjectKey, Vec<String>>,
     pub(crate) filters: OwnFilters,
     pub(crate) protections: Protections,
 }
@@ -113,7 +113,7 @@ impl Protections {
 pub(crate) struct OwnFilters {
     pub(crate) written: Vec<WrittenObject>,
     names: Names,
-    known: Vec<(ObjectKey, RouteFilterSpec)>,
+    known_filters: Vec<(ObjectKey, RouteFilterSpec)>,
 }
 
 impl OwnFilters {
@@ -136,13 +136,13 @@ impl OwnFilters {
         let is_known = |(key, known): &&(ObjectKey, RouteFilterSpec)| {
             key.namespace == ingress.namespace && *known == spec
         };
-        if let Some((key, _)) = self.known.iter().find(is_known) {
+        if let Some((key, _)) = self.known_filters.iter().find(is_known) {
             return key.clone();
         }
         let key =
             object_key(&ingress.namespace, &self.names.claim_free_name(&ingress.namespace, &ingress.name));
         self.written.push(object::write_object::<RouteFilter>(&key, &spec, object::about_own_crd()));
-        self.known.push((key.clone(), spec));
+        self.known_filters.push((key.clone(), spec));
         key
     }
 }
@@ -180,7 +180,7 @@ pub(crate) fn routes(
                     let what = "SecurityPolicies protect it: apply it only where their CRD is installed";
                     written.about.push(what.to_owned());
                 }
-                routes.of.entry(ingress.clone()).or_default().push(format!("{kind} {key}"));
+                routes.by_ingress.entry(ingress.clone()).or_default().push(format!("{kind} {key}"));
                 routes.written.push((ingress.clone(), written));
             }
         }
@@ -253,10 +253,10 @@ fn grpc_hosts(hosts: &RulesByHost) -> BTreeSet<HostPattern> {
     let side_fits = |drafts: &[&Draft]| {
         drafts.iter().all(|draft| is_redirect(draft)) || drafts.iter().all(|draft| fits(draft))
     };
-    let of_grpc = |of: &BTreeMap<ObjectKey, Drafts>| {
+    let of_grpc = |drafts_by_route: &BTreeMap<ObjectKey, Drafts>| {
         let [http, https]: [Vec<&Draft>; 2] = [
-            of.values().flat_map(|drafts| &drafts.http).collect(),
-            of.values().flat_map(|drafts| &drafts.https).collect(),
+            drafts_by_route.values().flat_map(|drafts| &drafts.http).collect(),
+            drafts_by_route.values().flat_map(|drafts| &drafts.https).collect(),
         ];
         http.iter().chain(&https).any(|draft| draft.grpc) && side_fits(&http) && side_fits(&https)
     };
@@ -307,27 +307,27 @@ fn comments_on_closed(drafts: &[Draft]) -> Vec<String> {
 }
 
 /// Converts the rule to a rule of a GRPCRoute; `None` if its matches or filters do not exist there.
-fn grpc_rule(of: &HttpRouteRule) -> Option<GrpcRouteRule> {
-    if of.retry.is_some() {
+fn grpc_rule(rule: &HttpRouteRule) -> Option<GrpcRouteRule> {
+    if rule.retry.is_some() {
         return None;
     }
-    let matches = of.matches.iter().map(grpc_match).collect::<Option<Vec<_>>>()?;
+    let matches = rule.matches.iter().map(grpc_match).collect::<Option<Vec<_>>>()?;
     let everything = matches.iter().any(|of| *of == GrpcRouteMatch::default());
     Some(GrpcRouteRule {
         matches: if everything { Vec::new() } else { matches },
-        filters: of.filters.iter().map(grpc_filter).collect::<Option<_>>()?,
-        backend_refs: of.backend_refs.iter().map(grpc_backend).collect(),
-        name: of.name.clone(),
+        filters: rule.filters.iter().map(grpc_filter).collect::<Option<_>>()?,
+        backend_refs: rule.backend_refs.iter().map(grpc_backend).collect(),
+        name: rule.name.clone(),
         ..GrpcRouteRule::default()
     })
 }
 
 /// Converts a path: `/` is every call, `/shop.Cart` a service, `/shop.Cart/Add` a method.
-fn grpc_match(of: &HttpRouteMatch) -> Option<GrpcRouteMatch> {
-    if of.method.is_some() || !of.query_params.is_empty() {
+fn grpc_match(route_match: &HttpRouteMatch) -> Option<GrpcRouteMatch> {
+    if route_match.method.is_some() || !route_match.query_params.is_empty() {
         return None;
     }
-    let path = of.path.as_ref()?;
+    let path = route_match.path.as_ref()?;
     let elements: Vec<&str> = path.value.as_deref()?.trim_start_matches('/').split('/').collect();
     let method = match (path.type_.as_deref(), &*elements) {
         (Some("PathPrefix"), [""]) => None,
@@ -337,22 +337,27 @@ fn grpc_match(of: &HttpRouteMatch) -> Option<GrpcRouteMatch> {
     };
     let method =
         method.map(|(service, method)| GrpcMethodMatch { service: Some(service), method, type_: None });
-    Some(GrpcRouteMatch { method, headers: of.headers.clone() })
+    Some(GrpcRouteMatch { method, headers: route_match.headers.clone() })
 }
 
-fn grpc_filter(of: &HttpRouteFilter) -> Option<GrpcRouteFilter> {
+fn grpc_filter(filter: &HttpRouteFilter) -> Option<GrpcRouteFilter> {
     let known = ["RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror", "ExtensionRef"];
-    known.contains(&&*of.type_).then(|| GrpcRouteFilter {
-        type_: of.type_.clone(),
-        request_header_modifier: of.request_header_modifier.clone(),
-        response_header_modifier: of.response_header_modifier.clone(),
-        request_mirror: of.request_mirror.clone(),
-        extension_ref: of.extension_ref.clone(),
+    known.contains(&&*filter.type_).then(|| GrpcRouteFilter {
+        type_: filter.type_.clone(),
+        request_header_modifier: filter.request_header_modifier.clone(),
+        response_header_modifier: filter.response_header_modifier.clone(),
+        request_mirror: filter.request_mirror.clone(),
+        extension_ref: filter.extension_ref.clone(),
     })
 }
 
-fn grpc_backend(of: &HttpBackendRef) -> GrpcBackendRef {
-    GrpcBackendRef { name: of.name.clone(), port: of.port, weight: of.weight, ..GrpcBackendRef::default() }
+fn grpc_backend(backend: &HttpBackendRef) -> GrpcBackendRef {
+    GrpcBackendRef {
+        name: backend.name.clone(),
+        port: backend.port,
+        weight: backend.weight,
+        ..GrpcBackendRef::default()
+    }
 }
 
 #[cfg(test)]
@@ -363,16 +368,19 @@ mod tests {
 
     #[test]
     fn grpc_paths_become_services_and_methods() {
-        let of = |kind: &str, value: &str| {
+        let converted = |kind: &str, value: &str| {
             let path = TypedValue { type_: Some(kind.into()), value: Some(value.into()) };
             let found = grpc_match(&HttpRouteMatch { path: Some(path), ..HttpRouteMatch::default() })?;
             Some(found.method.map(|it| (it.service.unwrap(), it.method)))
         };
-        assert_eq!(of("PathPrefix", "/"), Some(None));
-        assert_eq!(of("PathPrefix", "/shop.Cart"), Some(Some(("shop.Cart".into(), None))));
-        assert_eq!(of("Exact", "/shop.Cart/Add"), Some(Some(("shop.Cart".into(), Some("Add".into())))));
+        assert_eq!(converted("PathPrefix", "/"), Some(None));
+        assert_eq!(converted("PathPrefix", "/shop.Cart"), Some(Some(("shop.Cart".into(), None))));
+        assert_eq!(
+            converted("Exact", "/shop.Cart/Add"),
+            Some(Some(("shop.Cart".into(), Some("Add".into()))))
+        );
         for (kind, value) in [("Exact", "/"), ("PathPrefix", "/a/b"), ("RegularExpression", "/a")] {
-            assert_eq!(of(kind, value), None, "{kind} {value}");
+            assert_eq!(converted(kind, value), None, "{kind} {value}");
         }
     }
 }

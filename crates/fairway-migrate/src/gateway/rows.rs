@@ -130,9 +130,9 @@ pub(crate) fn rows(ingress: &Ingress, prefix: &str, remarks: &mut Vec<Remark>) -
 }
 
 fn outcome(name: &str, value: &str, remarks: &[Remark]) -> (Outcome, String) {
-    let said: Vec<&Remark> = remarks.iter().filter(|remark| remark.about.contains(&name)).collect();
-    if let Some(worst) = said.iter().map(|remark| remark.fate).max() {
-        let whats = said.iter().map(|remark| remark.what.as_str()).filter(|what| !what.is_empty());
+    let relevant: Vec<&Remark> = remarks.iter().filter(|remark| remark.about.contains(&name)).collect();
+    if let Some(worst) = relevant.iter().map(|remark| remark.fate).max() {
+        let whats = relevant.iter().map(|remark| remark.what.as_str()).filter(|what| !what.is_empty());
         let whats: Vec<_> = whats.collect();
         return (worst, whats.join("; "));
     }

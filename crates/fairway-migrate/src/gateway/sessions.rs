@@ -13,14 +13,14 @@ const SAME_SITE: &[&str] = &["session-cookie-conditional-samesite-none"];
 const CANARY_BEHAVIOR_ANNOTATIONS: &[&str] = &["affinity-canary-behavior"];
 
 /// The session cookie of a backend, if it has one.
-pub(crate) fn cookie(of: &Backend) -> Option<policies::SessionCookie> {
-    let SessionKey::Cookie(cookie) = of.session.as_ref()? else { return None };
+pub(crate) fn cookie(backend: &Backend) -> Option<policies::SessionCookie> {
+    let SessionKey::Cookie(cookie) = backend.session.as_ref()? else { return None };
     Some(in_policy(cookie))
 }
 
 /// Remarks on the sessions of a backend, which is one of `count` backends of a rule.
-pub(crate) fn remarks(of: &Backend, count: usize) -> Vec<Remark> {
-    let Some(SessionKey::Cookie(cookie)) = &of.session else { return Vec::new() };
+pub(crate) fn remarks(backend: &Backend, count: usize) -> Vec<Remark> {
+    let Some(SessionKey::Cookie(cookie)) = &backend.session else { return Vec::new() };
     let mut remarks = Vec::new();
     let mut differs = |about, what| remarks.push(Remark::differs(about, what));
     if cookie.path.is_none() {
@@ -44,23 +44,23 @@ pub(crate) fn remarks(of: &Backend, count: usize) -> Vec<Remark> {
     remarks
 }
 
-fn in_policy(of: &SessionCookie) -> policies::SessionCookie {
+fn in_policy(cookie: &SessionCookie) -> policies::SessionCookie {
     let word = |it: &str| Some(it.to_owned());
-    let age = of.max_age.or(of.expires).filter(|seconds| *seconds > 0);
+    let age = cookie.max_age.or(cookie.expires).filter(|seconds| *seconds > 0);
     policies::SessionCookie {
-        name: of.name.to_string(),
-        path: of.path.as_deref().filter(|path| *path != "/").map(str::to_owned),
-        domain: of.domain.as_deref().map(str::to_owned),
+        name: cookie.name.to_string(),
+        path: cookie.path.as_deref().filter(|path| *path != "/").map(str::to_owned),
+        domain: cookie.domain.as_deref().map(str::to_owned),
         max_age: age.map(duration_text),
-        secure: (of.secure == SecureCookie::Always).then(|| "Always".to_owned()),
-        same_site: match of.same_site {
+        secure: (cookie.secure == SecureCookie::Always).then(|| "Always".to_owned()),
+        same_site: match cookie.same_site {
             SameSite::Absent => None,
             SameSite::None | SameSite::NoneIfKnown => word("None"),
             SameSite::Lax => word("Lax"),
             SameSite::Strict => word("Strict"),
         },
-        stickiness: (of.stickiness == Stickiness::Persistent).then(|| "Persistent".to_owned()),
-        on_failure: (of.on_failure == StickyFailure::Moves).then(|| "Move".to_owned()),
+        stickiness: (cookie.stickiness == Stickiness::Persistent).then(|| "Persistent".to_owned()),
+        on_failure: (cookie.on_failure == StickyFailure::Moves).then(|| "Move".to_owned()),
     }
 }
 

@@ -16,8 +16,8 @@ pub(crate) fn route(
     names: &mut Names,
 ) -> Option<(ObjectKey, String, WrittenObject)> {
     let ingress = ObjectKey { namespace: stream.origin.namespace.clone(), name: stream.origin.name.clone() };
-    let reference = |of: &fairway_model::WeightedBackend| {
-        let to = backends.destination(backends.input.backend(&of.backend)?).ok()?;
+    let reference = |backend: &fairway_model::WeightedBackend| {
+        let to = backends.destination(backends.input.backend(&backend.backend)?).ok()?;
         let (name, port) = (to.service.name.to_string(), Some(to.port));
         Some(BackendRef { name, port, ..BackendRef::default() })
     };

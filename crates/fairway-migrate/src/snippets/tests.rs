@@ -5,7 +5,7 @@ use super::*;
 const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
 /// A line as a snippet has it.
-fn whole(line: &str) -> String {
+fn complete_line(line: &str) -> String {
     match line.strip_suffix(" }") {
         Some(block) => format!("{block}; }}"),
         None => format!("{line};"),
@@ -14,7 +14,7 @@ fn whole(line: &str) -> String {
 
 fn annotations(snippet: &str) -> Vec<String> {
     let found = proposal(snippet, PREFIX);
-    assert_eq!((found.left, found.hints), (Vec::new(), Vec::new()), "{snippet}");
+    assert_eq!((found.remaining, found.hints), (Vec::new(), Vec::new()), "{snippet}");
     found.annotations.into_iter().map(|(name, value)| format!("{name} {value}")).collect()
 }
 
@@ -72,13 +72,13 @@ fn rules_that_would_refuse_less_than_the_snippet_are_not_proposed() {
         r"if ($http_te ~ .) { return 403 }",
         r"if ($http_upgrade = h2c) { return 403 }",
     ] {
-        let found = proposal(&whole(line), PREFIX);
-        assert_eq!((found.annotations, found.left), (Vec::new(), vec![line.to_owned()]));
+        let found = proposal(&complete_line(line), PREFIX);
+        assert_eq!((found.annotations, found.remaining), (Vec::new(), vec![line.to_owned()]));
     }
     assert_eq!(proposal(r#"if ($arg_key = "") { return 403; }"#, PREFIX).annotations, []);
     let line = r"if ($request_uri ~* \.\.) { return 403 }";
-    let found = proposal(&whole(line), PREFIX);
-    assert_eq!((found.annotations, found.left), (Vec::new(), Vec::new()));
+    let found = proposal(&complete_line(line), PREFIX);
+    assert_eq!((found.annotations, found.remaining), (Vec::new(), Vec::new()));
     assert_eq!(found.hints.len(), 1);
     assert_eq!(found.hints[0].0, line);
     assert!(found.hints[0].1.contains("with path or query"), "{:?}", found.hints);
@@ -99,8 +99,8 @@ fn times_become_whole_seconds() {
         ]
     );
     for line in ["proxy_read_timeout 1h30m", "proxy_read_timeout 0", "proxy_send_timeout 1w"] {
-        let found = proposal(&whole(line), PREFIX);
-        assert_eq!((found.annotations, found.left), (Vec::new(), vec![line.to_owned()]));
+        let found = proposal(&complete_line(line), PREFIX);
+        assert_eq!((found.annotations, found.remaining), (Vec::new(), vec![line.to_owned()]));
     }
 }
 
@@ -113,7 +113,7 @@ fn headers_that_fairway_sets_are_edited_and_hop_by_hop_headers_are_not() {
         ]
     );
     let connection = proposal("proxy_set_header Connection close; proxy_set_header Upgrade '';", PREFIX);
-    assert_eq!((connection.annotations.len(), connection.left.len()), (0, 2));
+    assert_eq!((connection.annotations.len(), connection.remaining.len()), (0, 2));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn directives_without_an_annotation_are_left() {
     let left = |snippet: &str| {
         let found = proposal(snippet, PREFIX);
         assert_eq!((found.annotations, found.hints), (Vec::new(), Vec::new()));
-        found.left
+        found.remaining
     };
     assert_eq!(left("proxy_set_header X-User $remote_user;"), ["proxy_set_header X-User $remote_user"]);
     assert_eq!(left("rewrite ^/a /b last;"), ["rewrite ^/a /b last"]);
@@ -177,9 +177,9 @@ fn deny_all_after_an_allow_is_the_end_of_an_allow_list() {
     assert_eq!(annotations("deny all; allow 10.0.0.0/8;"), [everything]);
     assert_eq!(annotations("deny 10.1.0.0/16; deny all;"), [everything]);
     let exceptions = "allow 10.1.0.0/16; deny 10.0.0.0/8; allow 0.0.0.0/0; deny all";
-    let found = proposal(&whole(exceptions), PREFIX);
+    let found = proposal(&complete_line(exceptions), PREFIX);
     assert_eq!(found.annotations, []);
-    assert_eq!(found.left, exceptions.split("; ").collect::<Vec<_>>());
+    assert_eq!(found.remaining, exceptions.split("; ").collect::<Vec<_>>());
     assert_eq!(proposal("allow 10.0.0.0/8;", PREFIX).hints.len(), 1, "it restricts nobody");
 }
 
@@ -214,8 +214,8 @@ fn a_rewrite_of_every_path_to_a_fixed_url_is_a_redirect() {
         "rewrite ^ /docs permanent",
         "rewrite ^ https://new.example.com/docs last",
     ] {
-        let found = proposal(&whole(line), PREFIX);
-        assert_eq!((found.annotations, found.left), (Vec::new(), vec![line.to_owned()]));
+        let found = proposal(&complete_line(line), PREFIX);
+        assert_eq!((found.annotations, found.remaining), (Vec::new(), vec![line.to_owned()]));
     }
 }
 
@@ -225,7 +225,7 @@ fn directives_that_need_other_values_have_a_hint() {
         "error_page 404 /404.html; auth_basic \"staff\"; limit_req zone=one burst=5; auth_basic off;";
     let found = proposal(snippet, "n");
     assert_eq!(found.annotations, []);
-    assert_eq!(found.left, ["auth_basic off"]);
+    assert_eq!(found.remaining, ["auth_basic off"]);
     let hints: Vec<_> = found.hints.iter().map(|(line, hint)| format!("{line}: {hint}")).collect();
     assert_eq!(
         hints,

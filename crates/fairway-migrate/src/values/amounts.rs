@@ -14,9 +14,9 @@ pub(super) const REQUESTED_CPU: &str = "200m";
 
 /// Sets a missing request or limit if the default would contradict the other one.
 pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
-    let given = |which: &str| input.value_at(&format!("controller.resources.{which}"));
-    if given("limits.memory").is_none()
-        && let Some(request) = given("requests.memory").filter(|it| is_more(it, &MEMORY_LIMIT.into()))
+    let amount = |which: &str| input.value_at(&format!("controller.resources.{which}"));
+    if amount("limits.memory").is_none()
+        && let Some(request) = amount("requests.memory").filter(|it| is_more(it, &MEMORY_LIMIT.into()))
     {
         outcome.set("resources.limits.memory", request.clone());
         let what = format!(
@@ -29,8 +29,8 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
         ("requests.memory", "limits.memory", REQUESTED_MEMORY),
         ("requests.cpu", "limits.cpu", REQUESTED_CPU),
     ] {
-        if given(request).is_none()
-            && let Some(limit) = given(limit).filter(|it| is_more(&usual.into(), it))
+        if amount(request).is_none()
+            && let Some(limit) = amount(limit).filter(|it| is_more(&usual.into(), it))
         {
             outcome.set(&format!("resources.{request}"), limit.clone());
         }

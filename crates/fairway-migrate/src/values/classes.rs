@@ -2,7 +2,7 @@
 
 use super::input::Input;
 use super::outcome::Conversion;
-use crate::unserved::INGRESS_NGINX_CONTROLLER;
+use crate::excluded_ingresses::INGRESS_NGINX_CONTROLLER;
 
 /// The default class of the ingress-nginx chart.
 const DEFAULT_CLASS: &str = "nginx";

@@ -28,9 +28,9 @@ impl<'v> Input<'v> {
         self.text(paths).filter(|name| ValueKind::Name.convert(&(*name).into()).is_ok())
     }
 
-    /// The number at a path, if it is at most `most`.
-    pub(super) fn number(self, path: &str, most: u64) -> Option<u64> {
-        ValueKind::Within(0, most).convert(self.value_at(path)?).ok()??.as_u64()
+    /// The number at a path, if it is at most `limit`.
+    pub(super) fn number(self, path: &str, limit: u64) -> Option<u64> {
+        ValueKind::Within(0, limit).convert(self.value_at(path)?).ok()??.as_u64()
     }
 
     pub(super) fn port(self, path: &str) -> Option<u64> {

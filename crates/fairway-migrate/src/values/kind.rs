@@ -45,7 +45,7 @@ impl ValueKind {
     /// # Errors
     /// A description of the expected type.
     pub(super) fn convert(self, value: &Value) -> Result<Option<Value>, &'static str> {
-        let asks_for_nothing = matches!(self, Self::Within(1.., _)) && whole(value) == Some(0);
+        let asks_for_nothing = matches!(self, Self::Within(1.., _)) && whole_number(value) == Some(0);
         if is_empty(value) || asks_for_nothing {
             return Ok(None);
         }
@@ -64,9 +64,9 @@ impl ValueKind {
                 Some(value.clone())
             }
             (Self::Share, Value::String(text)) if is_percentage(text) => Some(value.clone()),
-            (Self::Share, _) => whole(value).map(Value::from),
+            (Self::Share, _) => whole_number(value).map(Value::from),
             (Self::Within(least, most), _) => {
-                whole(value).filter(|number| (least..=most).contains(number)).map(Value::from)
+                whole_number(value).filter(|number| (least..=most).contains(number)).map(Value::from)
             }
             (Self::SwitchOfFlag, Value::String(text)) => text.parse::<bool>().ok().map(Value::from),
             (Self::Texts, Value::Object(map)) => texts(map),
@@ -127,9 +127,9 @@ fn texts(map: &Map<String, Value>) -> Option<Value> {
 }
 
 /// The list without duplicates, in the original order.
-fn words(given: &[Value]) -> Option<Value> {
+fn words(values: &[Value]) -> Option<Value> {
     let mut words: Vec<&str> = Vec::new();
-    for word in given {
+    for word in values {
         let word = word.as_str()?.trim();
         if !word.is_empty() && !words.contains(&word) {
             words.push(word);
@@ -138,7 +138,7 @@ fn words(given: &[Value]) -> Option<Value> {
     Some(words.into())
 }
 
-fn whole(value: &Value) -> Option<u64> {
+fn whole_number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 

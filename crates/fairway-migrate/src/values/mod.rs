@@ -2,11 +2,11 @@
 //! without I/O.
 //!
 //! [`table`] maps paths to meanings, and [`convert`] applies it to the input. [`special`], [`settings`] and
-//! [`selectors`] contain meanings that need a function. [`finish`] adjusts values that depend on each other.
+//! [`selectors`] contain meanings that need a function. [`dependent_values`] adjusts values that depend on each other.
 
 mod amounts;
 mod classes;
-mod finish;
+mod dependent_values;
 mod input;
 mod kind;
 mod network;
@@ -42,7 +42,7 @@ pub enum FlagMeaning {
 pub fn convert(input: &Map<String, Value>, flag: &dyn Fn(&str, &str) -> FlagMeaning) -> Converted {
     let mut walk = Walk { outcome: Conversion::default(), flag };
     walk.below("", input);
-    finish::finish(Input(input), &mut walk.outcome);
+    dependent_values::finish(Input(input), &mut walk.outcome);
     walk.outcome.converted()
 }
 

@@ -27,8 +27,8 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
 /// With the host network, pods listen on the ports of their node: those of ingress-nginx unless others are given.
 fn of_nodes(input: Input<'_>, outcome: &mut Conversion) {
     for (name, usual, paths) in LISTENER_PORTS {
-        let given = paths.into_iter().find_map(|path| Some((path, input.port(path)?)));
-        let (path, port) = given.unwrap_or(("controller.hostNetwork", usual));
+        let first_port = paths.into_iter().find_map(|path| Some((path, input.port(path)?)));
+        let (path, port) = first_port.unwrap_or(("controller.hostNetwork", usual));
         match OTHER_PORTS.iter().find(|(_, taken)| *taken == port) {
             Some((other, _)) => {
                 let what = format!(
@@ -72,7 +72,7 @@ fn of_pods(input: Input<'_>, outcome: &mut Conversion) {
 
 /// ingress-nginx publishes the addresses of its nodes if it publishes no Service.
 fn published_services(input: Input<'_>, outcome: &mut Conversion) {
-    let given = [
+    let ports = [
         "controller.publishService.pathOverride",
         "controller.extraArgs.publish-service",
         "controller.extraArgs.publish-status-address",
@@ -85,7 +85,7 @@ fn published_services(input: Input<'_>, outcome: &mut Conversion) {
     let off = switches.into_iter().find(|path| input.is_false(path));
     let has_internal = off == Some(switches[2]) && outcome.is_true("internalService.enabled");
     let writes_status = outcome.value("status.enabled") != Some(&false.into());
-    if let Some(path) = off.filter(|_| writes_status && input.text(&given).is_none() && !has_internal) {
+    if let Some(path) = off.filter(|_| writes_status && input.text(&ports).is_none() && !has_internal) {
         let what = "ingress-nginx writes the addresses of its nodes into the status of Ingresses, Fairway those of its \
                     Service or none: name the nodes' addresses in status.publishAddresses";
         outcome.add_lost(path, what);

@@ -13,7 +13,7 @@ pub struct Finding {
     /// Its path, e.g. `controller.service.type`.
     pub path: String,
     /// The loss and a remedy, or a remark.
-    pub what: String,
+    pub description: String,
 }
 
 /// Values of Fairway's chart.
@@ -24,7 +24,7 @@ pub struct Converted {
     /// What Fairway does not do the way ingress-nginx did, or only with a value that has to be set by hand.
     pub lost: Vec<Finding>,
     /// Remarks about converted values, and why others are not needed.
-    pub notes: Vec<Finding>,
+    pub findings: Vec<Finding>,
 }
 
 /// The result of a conversion so far.
@@ -32,20 +32,20 @@ pub struct Converted {
 pub(super) struct Conversion {
     values: Map<String, Value>,
     lost: Vec<Finding>,
-    notes: Vec<Finding>,
+    findings: Vec<Finding>,
 }
 
 impl Conversion {
     /// Sets the value at a path of Fairway's chart.
     pub(super) fn set(&mut self, path: &str, value: Value) {
-        if let Some(place) = self.place(path) {
+        if let Some(place) = self.value_at(path) {
             *place = value;
         }
     }
 
     /// Adds to the list at a path.
     pub(super) fn push(&mut self, path: &str, value: Value) {
-        match self.place(path) {
+        match self.value_at(path) {
             Some(Value::Array(list)) => list.push(value),
             Some(place) => *place = Value::Array(vec![value]),
             None => {}
@@ -53,7 +53,7 @@ impl Conversion {
     }
 
     /// The value at a path, inserted if missing; `None` below a value that is not a mapping.
-    fn place(&mut self, path: &str) -> Option<&mut Value> {
+    fn value_at(&mut self, path: &str) -> Option<&mut Value> {
         let (parents, last) =
             path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
         let mut values = &mut self.values;
@@ -83,7 +83,7 @@ impl Conversion {
             self.values.remove(path);
             return;
         };
-        if let Some(Value::Object(around)) = self.place(parents) {
+        if let Some(Value::Object(around)) = self.value_at(parents) {
             around.remove(last);
             if around.is_empty() {
                 self.remove(parents);
@@ -92,7 +92,7 @@ impl Conversion {
     }
 
     pub(super) fn add_lost(&mut self, path: &str, what: &str) {
-        self.lost.push(Finding { path: path.to_owned(), what: what.to_owned() });
+        self.lost.push(Finding { path: path.to_owned(), description: what.to_owned() });
     }
 
     /// Reports the loss of a value, with the names of all values below it.
@@ -106,7 +106,7 @@ impl Conversion {
     }
 
     pub(super) fn add_note(&mut self, path: &str, what: &str) {
-        self.notes.push(Finding { path: path.to_owned(), what: what.to_owned() });
+        self.findings.push(Finding { path: path.to_owned(), description: what.to_owned() });
     }
 
     /// Removes the findings of a path and of those below it, except for the path `but`.
@@ -116,7 +116,7 @@ impl Conversion {
             None => true,
         };
         self.lost.retain(is_other);
-        self.notes.retain(is_other);
+        self.findings.retain(is_other);
     }
 
     /// Reports a value of the wrong type.
@@ -134,6 +134,6 @@ impl Conversion {
     }
 
     pub(super) fn converted(self) -> Converted {
-        Converted { values: Value::Object(self.values), lost: self.lost, notes: self.notes }
+        Converted { values: Value::Object(self.values), lost: self.lost, findings: self.findings }
     }
 }

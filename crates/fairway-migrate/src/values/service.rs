@@ -57,10 +57,11 @@ fn internal(input: Input<'_>, outcome: &mut Conversion) {
 /// Merges the common labels with those of each Service.
 fn labels(input: Input<'_>, outcome: &mut Conversion) {
     for (own, more) in [("service", "external.labels"), ("internalService", "internal.labels")] {
-        let given = [format!("{SERVICE_PATH}.labels"), format!("{SERVICE_PATH}.{more}")];
-        let given = given.iter().filter_map(|path| ValueKind::Texts.convert(input.value_at(path)?).ok()?);
+        let label_paths = [format!("{SERVICE_PATH}.labels"), format!("{SERVICE_PATH}.{more}")];
+        let label_values =
+            label_paths.iter().filter_map(|path| ValueKind::Texts.convert(input.value_at(path)?).ok()?);
         let labels: Map<String, Value> =
-            given.filter_map(|labels| labels.as_object().cloned()).flatten().collect();
+            label_values.filter_map(|labels| labels.as_object().cloned()).flatten().collect();
         if !labels.is_empty() && (own == "service" || outcome.is_true("internalService.enabled")) {
             outcome.set(&format!("{own}.labels"), Value::Object(labels));
         }
@@ -87,7 +88,7 @@ fn ports(input: Input<'_>, outcome: &mut Conversion) {
     }
 }
 
-fn health_check(own: &str, of: &str, outcome: &mut Conversion) {
+fn health_check(own: &str, source: &str, outcome: &mut Conversion) {
     let path = format!("{own}.healthCheckNodePort");
     let is = |name: &str, usual: bool, expected: &str| {
         outcome.value(&format!("{own}.{name}")).map_or(usual, |value| value == expected)
@@ -95,8 +96,11 @@ fn health_check(own: &str, of: &str, outcome: &mut Conversion) {
     let has_one = is("type", true, "LoadBalancer") && is("externalTrafficPolicy", false, "Local");
     if outcome.value(&path).is_some() && !has_one {
         outcome.remove(&path);
-        let of = format!("{of}.healthCheckNodePort");
-        outcome.remove_findings(&of, "");
-        outcome.add_note(&of, "there is one only with type LoadBalancer and externalTrafficPolicy Local");
+        let source_port = format!("{source}.healthCheckNodePort");
+        outcome.remove_findings(&source_port, "");
+        outcome.add_note(
+            &source_port,
+            "there is one only with type LoadBalancer and externalTrafficPolicy Local",
+        );
     }
 }

@@ -20,13 +20,13 @@ pub(super) fn services(outcome: &mut Conversion, path: &str, value: &Value) -> C
         match read {
             None if value.is_null() => {}
             None => outcome.wrong(&path, ENTRY_SHAPE, value),
-            Some(Service { place, marks }) if path.starts_with("udp.") => {
+            Some(Service { location: place, marks }) if path.starts_with("udp.") => {
                 if !marks.is_empty() {
                     outcome.add_note(&path, "PROXY applies to TCP only");
                 }
                 outcome.set(&path, place.into());
             }
-            Some(Service { place, marks }) => outcome.set(&path, format!("{place}{marks}").into()),
+            Some(Service { location: place, marks }) => outcome.set(&path, format!("{place}{marks}").into()),
         }
     }
     Ok(())
@@ -39,18 +39,18 @@ pub(super) fn node_ports(outcome: &mut Conversion, path: &str, value: &Value) ->
         Some(below) => format!("internalService.{below}"),
         None => format!("service.{below}"),
     };
-    let mut kept = false;
+    let mut is_kept = false;
     for (port, value) in value.as_object().ok_or("a mapping")? {
         match PORT_KIND.convert(value) {
             Ok(Some(node)) if is_port(port) => {
                 outcome.set(&format!("{own}.{port}"), node);
-                kept = true;
+                is_kept = true;
             }
             Ok(None) => {}
             _ => outcome.wrong(&format!("{path}.{port}"), "a port", value),
         }
     }
-    if kept {
+    if is_kept {
         let what = "kept, but the Service of ingress-nginx holds them: leave them out until that Service gives them up";
         outcome.add_note(path, what);
     }
@@ -79,7 +79,7 @@ pub(super) fn finish(outcome: &mut Conversion) {
 
 /// A destination and its PROXY protocol marks.
 struct Service<'a> {
-    place: &'a str,
+    location: &'a str,
     marks: &'a str,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Service<'a> {
         let are_marks = marks.is_empty()
             || marks[1..].split(':').all(|mark| mark.is_empty() || mark.eq_ignore_ascii_case("PROXY"));
         let is_good = ![namespace, name, port].contains(&"") && !name.contains('/');
-        (is_good && are_marks && marks.matches(':').count() <= 2).then_some(Self { place, marks })
+        (is_good && are_marks && marks.matches(':').count() <= 2).then_some(Self { location: place, marks })
     }
 }
 

@@ -21,14 +21,14 @@ pub(super) fn scope(outcome: &mut Conversion, path: &str, value: &Value) -> Conv
         Some(_) => return Err("enabled: true or false"),
     };
     let empty = Value::Null;
-    let given = |key: &str, kind: ValueKind| kind.convert(scope.get(key).unwrap_or(&empty));
+    let setting = |key: &str, kind: ValueKind| kind.convert(scope.get(key).unwrap_or(&empty));
     if !enabled {
-        if let Some(selector) = given("namespaceSelector", ValueKind::Text)? {
+        if let Some(selector) = setting("namespaceSelector", ValueKind::Text)? {
             outcome.set("watch.namespaceSelector", selector);
         }
         return Ok(());
     }
-    match given("namespace", ValueKind::Name)? {
+    match setting("namespace", ValueKind::Name)? {
         Some(namespace) => outcome.set("watch.namespaces", Value::from(vec![namespace])),
         None => {
             let what = "ingress-nginx served only its own namespace: set watch.namespaces to it";

@@ -60,8 +60,8 @@ fn check(input: &Value, expected: &Value, lost: &[&str]) {
 /// The finding for a path; empty if there is none.
 fn finding_for(input: &Value, path: &str) -> String {
     let it = converted(input);
-    let found = it.lost.into_iter().chain(it.notes).find(|finding| finding.path == path);
-    found.map(|finding| finding.what).unwrap_or_default()
+    let found = it.lost.into_iter().chain(it.findings).find(|finding| finding.path == path);
+    found.map(|finding| finding.description).unwrap_or_default()
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn settings_become_text_and_each_is_judged_as_check_does() {
     let paths: Vec<_> = it.lost.iter().map(|finding| finding.path.as_str()).collect();
     let lost = ["list", "http-snippet", "keepalive", "no-such-key", "server-tokens"];
     assert_eq!(paths, lost.map(|key| format!("controller.config.{key}")));
-    let notes: Vec<_> = it.notes.iter().map(|finding| finding.path.as_str()).collect();
+    let notes: Vec<_> = it.findings.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(
         notes,
         ["proxy-busy-buffers-size", "use-forwarded-headers"].map(|key| format!("controller.config.{key}"))
@@ -219,10 +219,10 @@ fn settings_that_would_change_answers_are_lost() {
     let it = with("4 32k", true);
     let paths: Vec<_> = it.lost.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(paths, keys.map(|key| format!("controller.config.{key}")));
-    assert_eq!(it.notes, []);
+    assert_eq!(it.findings, []);
     let it = with("4 8k", false);
     assert_eq!(it.lost, []);
-    let notes: Vec<_> = it.notes.iter().map(|finding| finding.path.as_str()).collect();
+    let notes: Vec<_> = it.findings.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(notes, ["controller.config.large-client-header-buffers"]);
 }
 
@@ -240,9 +240,9 @@ fn listeners_expect_a_proxy_header_where_those_of_ingress_nginx_do() {
     assert_eq!(it.values["proxyProtocol"], json!({ "listeners": "both" }));
     assert_eq!(it.lost, []);
     assert!(
-        it.notes.iter().any(|note| note.what.contains("any client can claim any address")),
+        it.findings.iter().any(|note| note.description.contains("any client can claim any address")),
         "{:?}",
-        it.notes
+        it.findings
     );
     let off = converted(&with(json!({ "use-proxy-protocol": "false" })));
     assert_eq!(off.values.get("proxyProtocol"), None);
@@ -353,7 +353,7 @@ fn the_internal_service_inherits_the_common_values() {
     let off = json!({ "enabled": false, "loadBalancerIP": "10.0.0.1", "clusterIPs": ["10.0.0.2"] });
     let off = json!({ "controller": { "service": { "internal": off } } });
     check(&off, &json!({}), &[]);
-    assert!(converted(&off).notes.is_empty());
+    assert!(converted(&off).findings.is_empty());
     let wrong =
         json!({ "controller": { "service": { "internal": { "enabled": "yes", "type": "NodePort" } } } });
     check(&wrong, &json!({}), &["controller.service.internal.enabled"]);
@@ -391,8 +391,8 @@ fn addresses_held_by_the_service_of_ingress_nginx_are_kept_with_a_note() {
         &[],
     );
     for path in ["loadBalancerIP", "nodePorts.http"] {
-        let said = finding_for(&input, &format!("controller.service.{path}"));
-        assert!(said.contains("the Service of ingress-nginx holds it"), "{path}: {said}");
+        let finding = finding_for(&input, &format!("controller.service.{path}"));
+        assert!(finding.contains("the Service of ingress-nginx holds it"), "{path}: {finding}");
     }
     assert!(finding_for(&input, "controller.service.annotations").contains("until you move traffic"));
 }
@@ -420,8 +420,8 @@ fn pods_in_the_network_of_nodes_have_the_ports_of_ingress_nginx() {
     check(&input, &json!({ "hostNetwork": true, "ports": { "http": 80, "https": 443 } }), &[]);
     assert!(finding_for(&input, "controller.hostNetwork").contains("net.ipv4.ip_unprivileged_port_start"));
     let ports = json!({ "http": 8080, "https": 8443 });
-    let given = nodes(json!({ "containerPort": ports, "extraArgs": { "http-port": 9080 } }));
-    check(&given, &json!({ "hostNetwork": true, "ports": { "http": 9080, "https": 8443 } }), &[]);
+    let values = nodes(json!({ "containerPort": ports, "extraArgs": { "http-port": 9080 } }));
+    check(&values, &json!({ "hostNetwork": true, "ports": { "http": 9080, "https": 8443 } }), &[]);
     let taken = nodes(json!({ "containerPort": { "https": 10255 } }));
     check(
         &taken,
@@ -459,7 +459,7 @@ fn contradicting_values_are_not_set_together() {
         &json!({ "kind": "DaemonSet" }),
         &[],
     );
-    let scaling = |given: Value| json!({ "controller": { "autoscaling": given } });
+    let scaling = |settings: Value| json!({ "controller": { "autoscaling": settings } });
     check(
         &scaling(json!({ "enabled": true, "minReplicas": 11 })),
         &json!({ "autoscaling": { "enabled": true, "minReplicas": 11, "maxReplicas": 11 } }),
@@ -514,9 +514,9 @@ fn alerts_of_the_installation_follow_those_of_the_chart() {
 
 #[test]
 fn a_disruption_budget_has_one_of_the_two() {
-    let three = |given: Value| {
+    let three = |settings: Value| {
         let mut controller = json!({ "replicaCount": 3 });
-        merge(&mut controller, &given);
+        merge(&mut controller, &settings);
         json!({ "controller": controller })
     };
     let budget = |budget: Value| json!({ "replicas": 3, "podDisruptionBudget": budget });
@@ -543,7 +543,7 @@ fn one_replica_has_no_budget_that_keeps_its_node_from_draining() {
 
 #[test]
 fn requests_and_limits_do_not_contradict_the_defaults() {
-    let resources = |given: Value| json!({ "controller": { "resources": given } });
+    let resources = |amounts: Value| json!({ "controller": { "resources": amounts } });
     let input = resources(json!({ "requests": { "memory": "2Gi", "cpu": 1 } }));
     let expected = json!({ "resources": {
         "requests": { "memory": "2Gi", "cpu": 1 }, "limits": { "memory": "2Gi" },
@@ -655,9 +655,10 @@ fn each_path_has_one_row() {
 #[test]
 fn every_value_that_a_row_names_is_one_of_the_charts_schema() {
     let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
-    let property = |of: &'_ Value, key: &str| {
-        let referred = of["$ref"].as_str().map(|it| schema.pointer(it.trim_start_matches('#')).unwrap());
-        referred.unwrap_or(of)["properties"].get(key).cloned()
+    let property = |schema_of: &'_ Value, key: &str| {
+        let referred =
+            schema_of["$ref"].as_str().map(|it| schema.pointer(it.trim_start_matches('#')).unwrap());
+        referred.unwrap_or(schema_of)["properties"].get(key).cloned()
     };
     for (of, meaning) in VALUE_ROWS {
         let (Meaning::Is(own, _) | Meaning::Kept(own, ..)) = meaning else { continue };
@@ -709,10 +710,10 @@ fn a_value_that_both_charts_have_is_taken_over() {
 #[test]
 fn the_defaults_that_are_taken_for_granted_are_those_of_the_chart() {
     let chart = values_of_the_chart();
-    assert_eq!(chart["drain"]["delay"], finish::DRAIN_DELAY);
-    assert_eq!(chart["drain"]["margin"], finish::DRAIN_MARGIN);
-    assert_eq!(chart["autoscaling"]["minReplicas"], finish::MIN_REPLICAS);
-    assert_eq!(chart["autoscaling"]["maxReplicas"], finish::MAX_REPLICAS);
+    assert_eq!(chart["drain"]["delay"], dependent_values::DRAIN_DELAY);
+    assert_eq!(chart["drain"]["margin"], dependent_values::DRAIN_MARGIN);
+    assert_eq!(chart["autoscaling"]["minReplicas"], dependent_values::MIN_REPLICAS);
+    assert_eq!(chart["autoscaling"]["maxReplicas"], dependent_values::MAX_REPLICAS);
     assert_eq!(chart["resources"]["requests"]["memory"], amounts::REQUESTED_MEMORY);
     assert_eq!(chart["resources"]["requests"]["cpu"], amounts::REQUESTED_CPU);
     assert_eq!(chart["resources"]["limits"], json!({ "memory": amounts::MEMORY_LIMIT }));

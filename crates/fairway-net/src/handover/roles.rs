@@ -25,7 +25,7 @@ impl Predecessor {
     ///
     /// # Errors
     /// The process refuses, does not answer, or has another version or user.
-    pub fn ask(rendezvous: &HandoverSocket) -> io::Result<Option<(Self, Vec<OwnedFd>)>> {
+    pub fn request_sockets(rendezvous: &HandoverSocket) -> io::Result<Option<(Self, Vec<OwnedFd>)>> {
         let Some(channel) = rendezvous.connect()? else { return Ok(None) };
         channel.send(&Message::Hello, &[])?;
         let mut sockets = Vec::new();

@@ -53,7 +53,7 @@ fn pair() -> (Channel, Channel) {
 fn every_socket_arrives_and_the_old_process_learns_that_the_new_one_is_ready() {
     let directory = Directory::new();
     let rendezvous = HandoverSocket::at(&directory.socket()).unwrap();
-    assert!(Predecessor::ask(&rendezvous).unwrap().is_none(), "nobody is there");
+    assert!(Predecessor::request_sockets(&rendezvous).unwrap().is_none(), "nobody is there");
     let listening = rendezvous.listen().unwrap();
     let mode = fs::metadata(directory.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -66,7 +66,7 @@ fn every_socket_arrives_and_the_old_process_learns_that_the_new_one_is_ready() {
         successor.give(&sockets).unwrap();
         successor.wait_until_ready().unwrap();
     });
-    let (predecessor, sockets) = Predecessor::ask(&rendezvous).unwrap().unwrap();
+    let (predecessor, sockets) = Predecessor::request_sockets(&rendezvous).unwrap().unwrap();
     assert_eq!(predecessor.id(), i32::try_from(std::process::id()).unwrap());
     let mut inherited = InheritedSockets::default();
     inherited.add(sockets).unwrap();
@@ -85,7 +85,7 @@ fn the_old_process_goes_on_when_the_new_one_ends() {
         successor.give(&[]).unwrap();
         successor.wait_until_ready().unwrap_err().kind()
     });
-    let (predecessor, _) = Predecessor::ask(&rendezvous).unwrap().unwrap();
+    let (predecessor, _) = Predecessor::request_sockets(&rendezvous).unwrap().unwrap();
     drop(predecessor);
     assert_eq!(old.join().unwrap(), ErrorKind::UnexpectedEof);
 }
@@ -96,7 +96,7 @@ fn a_reason_for_a_refusal_arrives() {
     let rendezvous = HandoverSocket::at(&directory.socket()).unwrap();
     let listening = rendezvous.listen().unwrap();
     let old = thread::spawn(move || listening.successor().unwrap().refuse("it drains"));
-    let error = Predecessor::ask(&rendezvous).unwrap_err().to_string();
+    let error = Predecessor::request_sockets(&rendezvous).unwrap_err().to_string();
     assert_eq!(error, "the running process refuses: it drains");
     old.join().unwrap();
 }
@@ -117,7 +117,7 @@ fn a_file_that_a_process_left_is_replaced_and_another_kind_of_file_is_not() {
     let directory = Directory::new();
     let rendezvous = HandoverSocket::at(&directory.socket()).unwrap();
     drop(rendezvous.listen().unwrap());
-    assert!(directory.socket().exists() && Predecessor::ask(&rendezvous).unwrap().is_none());
+    assert!(directory.socket().exists() && Predecessor::request_sockets(&rendezvous).unwrap().is_none());
     // Also the leftover of a process that ended before it had renamed it.
     fs::write(directory.0.join("socket.new"), "").unwrap();
     let listening = rendezvous.listen().unwrap();

@@ -35,7 +35,7 @@ pub(super) enum CgroupVersion {
 
 impl Cgroup {
     /// The cgroup of this process, if it has memory files.
-    pub(super) fn own() -> Option<Self> {
+    pub(super) fn of_this_process() -> Option<Self> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         Self::find(&groups, Path::new("/sys/fs/cgroup"))
     }
@@ -128,7 +128,7 @@ mod tests {
         [("memory.max", limit), ("memory.current", "600\n"), ("memory.stat", statistics)]
     }
 
-    fn one(limit: &'static str) -> [(&'static str, &'static str); 3] {
+    fn single_limit(limit: &'static str) -> [(&'static str, &'static str); 3] {
         let statistics = "inactive_file 1\nsock 3\ntotal_inactive_file 200\n";
         [("memory.limit_in_bytes", limit), ("memory.usage_in_bytes", "600\n"), ("memory.stat", statistics)]
     }
@@ -139,9 +139,9 @@ mod tests {
             ("0::/pod/a", "pod/a", two("536870912\n"), Some(536_870_912)),
             ("0::/pod/a", "", two("1000\n"), Some(1000)),
             ("0::/", "", two("max\n"), None),
-            ("3:cpu:/x\n2:memory:/pod", "memory/pod", one("1000\n"), Some(1000)),
-            ("2:memory:/pod", "memory", one("9223372036854771712\n"), None),
-            ("2:memory:/pod", "elsewhere", one("1\n"), None),
+            ("3:cpu:/x\n2:memory:/pod", "memory/pod", single_limit("1000\n"), Some(1000)),
+            ("2:memory:/pod", "memory", single_limit("9223372036854771712\n"), None),
+            ("2:memory:/pod", "elsewhere", single_limit("1\n"), None),
         ] {
             let mount = mounted(directory, files);
             let limit = Cgroup::find(groups, mount.path()).and_then(|group| group.limit());
@@ -153,7 +153,7 @@ mod tests {
     fn pages_of_files_that_nothing_used_lately_are_not_counted() {
         for (groups, directory, files, usage) in [
             ("0::/pod", "pod", two("1000\n"), CgroupUsage { bytes: 350, sockets: 40 }),
-            ("2:memory:/pod", "memory/pod", one("1000\n"), CgroupUsage { bytes: 400, sockets: 0 }),
+            ("2:memory:/pod", "memory/pod", single_limit("1000\n"), CgroupUsage { bytes: 400, sockets: 0 }),
         ] {
             let mount = mounted(directory, files);
             let group = Cgroup::find(groups, mount.path()).unwrap();

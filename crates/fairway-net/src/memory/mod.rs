@@ -1,12 +1,12 @@
 //! Whether this process has memory for more work (docs/design/0014-memory-budget.md).
 //!
-//! One thread reads the usage ([`reading`]) and decides ([`judgement`]); workers read an atomic. Nothing is freed here:
+//! One thread reads the usage ([`reading`]) and decides ([`pressure`]); workers read an atomic. Nothing is freed here:
 //! workers that see shedding free their caches, and refused requests and closed connections free the rest.
 
 mod budget;
 mod cgroup;
 mod file;
-mod judgement;
+mod pressure;
 mod reading;
 mod sockets;
 
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 pub use budget::MemoryBudget;
 pub(crate) use file::field;
-use judgement::{MemoryState, SheddingPolicy};
+use pressure::{MemoryState, SheddingPolicy};
 use reading::{MemoryReader, MemoryReading};
 
 pub use crate::sys::refuse_huge_pages;
@@ -136,12 +136,12 @@ impl Memory {
         self.budget.store(reading.budget, Ordering::Relaxed);
         let before = self.verdict.swap(next, Ordering::Relaxed);
         if before != next {
-            tell(next, before, reading, exchanges);
+            log_level_change(next, before, reading, exchanges);
         }
     }
 }
 
-fn tell(next: u8, before: u8, reading: &MemoryReading, exchanges: u64) {
+fn log_level_change(next: u8, before: u8, reading: &MemoryReading, exchanges: u64) {
     let MemoryReading { used, budget, sockets } = *reading;
     match (before, next) {
         (WELCOMING, _) => tracing::warn!(

@@ -38,7 +38,7 @@ impl MemoryReader {
         if budget == MemoryBudget::Unlimited {
             return None;
         }
-        let cgroup = Cgroup::own();
+        let cgroup = Cgroup::of_this_process();
         if budget == MemoryBudget::Cgroup && cgroup.is_none() {
             return None;
         }
@@ -89,8 +89,8 @@ impl MemoryReader {
         if reading.used + at_most <= near(reading.budget) {
             return reading;
         }
-        let held = sockets.own(now).min(at_most);
-        MemoryReading { used: reading.used + held, sockets: held, ..reading }
+        let usage = sockets.own_usage(now).min(at_most);
+        MemoryReading { used: reading.used + usage, sockets: usage, ..reading }
     }
 }
 

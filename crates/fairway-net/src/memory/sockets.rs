@@ -75,7 +75,7 @@ impl SocketMemory {
     }
 
     /// Memory of this process's sockets; an expensive result is reused for some time.
-    pub(super) fn own(&mut self, now: Instant) -> u64 {
+    pub(super) fn own_usage(&mut self, now: Instant) -> u64 {
         if let Some(last) = &self.last
             && now < last.next
         {
@@ -194,8 +194,8 @@ mod tests {
         while let Ok(count) = writer.write(&[0; 64 * 1024]) {
             written += count as u64;
         }
-        let held = sockets.measure().unwrap() - before;
-        assert!(held >= written, "{held} bytes are held of {written} that were written");
+        let grown = sockets.measure().unwrap() - before;
+        assert!(grown >= written, "{grown} bytes are held of {written} that were written");
         drop((writer, reader));
         // Other tests of this process have sockets too, but none holds as much.
         assert!(sockets.measure().unwrap() < before + written);

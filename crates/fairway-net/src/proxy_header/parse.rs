@@ -25,7 +25,7 @@ pub struct ProxyHeader {
     /// The address that the client connected to, if there is a client.
     pub server: Option<SocketAddr>,
     /// Bytes after the header.
-    pub rest: Vec<u8>,
+    pub remaining: Vec<u8>,
 }
 
 /// The peer closed, or sent something else.
@@ -51,8 +51,12 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, InvalidHeader> {
         // words.
         Some(line) if line.strip_prefix(UNKNOWN).is_some_and(|more| matches!(more, [] | [b' ', ..])) => {
             let length = line.len() + 2;
-            let header =
-                ProxyHeader { client: None, is_local: false, server: None, rest: bytes[length..].to_vec() };
+            let header = ProxyHeader {
+                client: None,
+                is_local: false,
+                server: None,
+                remaining: bytes[length..].to_vec(),
+            };
             return if length > MOST_OF_LINE { Err(InvalidHeader) } else { Ok(Some(header)) };
         }
         // The parser accepts a port with a sign.
@@ -74,7 +78,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, InvalidHeader> {
         HeaderResult::V1(Err(_)) | HeaderResult::V2(Err(_)) => return Err(InvalidHeader),
     };
     let (client, server) = both.unzip();
-    Ok(Some(ProxyHeader { client, is_local, server, rest: bytes[length.min(bytes.len())..].to_vec() }))
+    Ok(Some(ProxyHeader { client, is_local, server, remaining: bytes[length.min(bytes.len())..].to_vec() }))
 }
 
 /// The client, and what it connected to.
@@ -119,7 +123,7 @@ mod tests {
     fn a_version_1_line_names_the_client_and_leaves_the_rest() {
         let header = parse(b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\nGET /").unwrap().unwrap();
         assert_eq!(header.client, Some("192.0.2.7:5555".parse().unwrap()));
-        assert_eq!(header.rest, b"GET /");
+        assert_eq!(header.remaining, b"GET /");
     }
 
     #[test]
@@ -129,7 +133,7 @@ mod tests {
         bytes.extend_from_slice(b"GET /");
         let header = parse(&bytes).unwrap().unwrap();
         assert_eq!(header.client, Some("192.0.2.7:5555".parse().unwrap()));
-        assert_eq!(header.rest, b"GET /");
+        assert_eq!(header.remaining, b"GET /");
     }
 
     #[test]
@@ -145,7 +149,7 @@ mod tests {
     fn an_unknown_client_is_none_whatever_the_line_says_more() {
         for more in ["", " ", " ffff::1 ffff::2 1 2", " a b c d e f g h i", " \r \u{e9}"] {
             let header = parse(format!("PROXY UNKNOWN{more}\r\nGET /").as_bytes()).unwrap().unwrap();
-            assert_eq!((header.client, &header.rest[..]), (None, &b"GET /"[..]), "{more:?}");
+            assert_eq!((header.client, &header.remaining[..]), (None, &b"GET /"[..]), "{more:?}");
         }
         assert!(parse(b"PROXY UNKNOWNS\r\n").is_err());
         assert!(parse(&[b"PROXY UNKNOWN ", &b"1".repeat(92)[..], b"\r\n"].concat()).is_err());

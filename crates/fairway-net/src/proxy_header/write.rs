@@ -107,7 +107,7 @@ mod tests {
                 let mut room = [0; MOST_OF_V2];
                 let header = parse(write_v2(both, carries, &mut room)).unwrap().unwrap();
                 assert_eq!((header.client, header.server), (Some(both.source), Some(both.destination)));
-                assert!(header.rest.is_empty());
+                assert!(header.remaining.is_empty());
             }
             let header = parse(&write_v1(both)).unwrap().unwrap();
             assert_eq!((header.client, header.server), (Some(both.source), Some(both.destination)));

@@ -13,14 +13,14 @@ pub(crate) type HeaderResult = Result<Option<(Option<Both>, usize)>, ()>;
 pub(crate) fn proxy_header(input: &[u8], parse: impl Fn(&[u8]) -> HeaderResult) {
     let decided = (0..=input.len()).find(|end| parse(&input[..*end]) != Ok(None));
     let Some(decided) = decided else { return assert_eq!(naive(input), Ok(None)) };
-    let said = parse(&input[..decided]);
+    let parsed = parse(&input[..decided]);
     for end in decided..=input.len() {
-        assert_eq!(parse(&input[..end]), said, "the first {end} bytes, decided with {decided}");
+        assert_eq!(parse(&input[..end]), parsed, "the first {end} bytes, decided with {decided}");
     }
-    if let Ok(Some((_, length))) = said {
+    if let Ok(Some((_, length))) = parsed {
         assert_eq!(length, decided, "all of it was needed");
     }
-    assert_eq!(naive(input), said);
+    assert_eq!(naive(input), parsed);
 }
 
 fn naive(input: &[u8]) -> HeaderResult {

@@ -89,14 +89,18 @@ impl Condition {
         headers.iter().try_for_each(|(name, pattern)| check_matchable(name, pattern))?;
         let headers =
             field_matches(headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)))?;
-        let of = Match { path, headers, query: field_matches(query.into_iter())?, ..Match::default() };
+        let route_match =
+            Match { path, headers, query: field_matches(query.into_iter())?, ..Match::default() };
         if methods.is_empty() {
-            return Ok(vec![of]);
+            return Ok(vec![route_match]);
         }
         methods
             .iter()
             .try_for_each(|name| check_header_name(name).map_err(|_| format!("\"{name}\" is no method")))?;
-        Ok(methods.into_iter().map(|name| Match { method: Some(name.into()), ..of.clone() }).collect())
+        Ok(methods
+            .into_iter()
+            .map(|name| Match { method: Some(name.into()), ..route_match.clone() })
+            .collect())
     }
 }
 
@@ -129,8 +133,8 @@ fn field_matches(all: impl Iterator<Item = (String, String)>) -> Result<Vec<Name
 
 /// Anchors a pattern. Its `.` matches a line feed: otherwise a client could put `%0a` in front of a word that `.*word.*` is meant
 /// to refuse.
-fn anchored_pattern(text: &str, anchor: Anchor, of: &str) -> Result<Arc<str>, String> {
-    let refused = |why| format!("the regular expression of {of}, \"{text}\", {why}");
+fn anchored_pattern(text: &str, anchor: Anchor, field: &str) -> Result<Arc<str>, String> {
+    let refused = |why| format!("the regular expression of {field}, \"{text}\", {why}");
     // The pattern must also be valid on its own: a flag in front of it must not make an invalid one valid.
     Pattern::shared(text, anchor, false).map_err(refused)?;
     let pattern = format!("(?s){text}");

@@ -138,10 +138,10 @@ mod tests {
                 assert!(!problem.contains("hunter2"), "{value}: {problem}");
             }
         }
-        let of = |value: &str| parse_policy_field::<Jwt>(value).unwrap_err();
-        assert_eq!(of(r#"{"issuers": [{"isuer": "a"}]}"#), "issuers[0] has a field that is not known");
-        assert_eq!(of(r#"{"realms": "a"}"#), "it has a field that is not known");
-        let wrong = of(r#"{"realm": 5}"#);
+        let error_for = |value: &str| parse_policy_field::<Jwt>(value).unwrap_err();
+        assert_eq!(error_for(r#"{"issuers": [{"isuer": "a"}]}"#), "issuers[0] has a field that is not known");
+        assert_eq!(error_for(r#"{"realms": "a"}"#), "it has a field that is not known");
+        let wrong = error_for(r#"{"realm": 5}"#);
         assert!(wrong.starts_with("realm is not what is expected here: invalid type"), "{wrong}");
         let read: ApiKey = parse_policy_field(r#"{"secretRefs": [{"name": "partners"}]}"#).unwrap();
         assert_eq!(read.secret_refs[0].name, "partners");

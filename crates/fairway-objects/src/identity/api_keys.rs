@@ -8,9 +8,9 @@ use fairway_token::digest;
 
 use crate::certificate::secret_value;
 use crate::identity::context::Context;
+use crate::identity::credential_locations::read_locations;
+use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::identity::headers::{is_same_header, written_header};
-use crate::identity::mistake::{IdentityFieldError, IdentityResult};
-use crate::identity::places::read_locations;
 use crate::identity::values::{check_not_empty, most};
 use crate::object::{Kind, ObjectKey};
 use crate::policies as types;
@@ -18,10 +18,10 @@ use crate::policies as types;
 /// The minimum length of an API key in bytes: a shorter one could be guessed.
 const MIN_API_KEY_BYTES: usize = 16;
 
-pub(super) fn read_api_key(of: &types::ApiKey, context: Context<'_>) -> IdentityResult<ApiKeyAuth> {
+pub(super) fn read_api_key(api_key: &types::ApiKey, context: Context<'_>) -> IdentityResult<ApiKeyAuth> {
     let default = CredentialLocation::Header { name: "X-API-Key".into(), prefix: "".into() };
-    let locations = read_locations("apiKey.from", &of.from, default)?;
-    let client_header = of.client_header.as_deref();
+    let locations = read_locations("apiKey.from", &api_key.from, default)?;
+    let client_header = api_key.client_header.as_deref();
     let client_header = client_header.map(|name| written_header("apiKey.clientHeader", name)).transpose()?;
     let is_client_header = |location: &CredentialLocation| match (location, &client_header) {
         (CredentialLocation::Header { name, .. }, Some(header)) => is_same_header(name, header),
@@ -31,10 +31,10 @@ pub(super) fn read_api_key(of: &types::ApiKey, context: Context<'_>) -> Identity
         return Err(IdentityFieldError::new("apiKey.clientHeader", "requests have the key in this header"));
     }
     let field = "apiKey.secretRefs";
-    check_not_empty(field, &of.secret_refs, most::SECRETS)?;
+    check_not_empty(field, &api_key.secret_refs, most::SECRETS)?;
     let mut keys: BTreeMap<[u8; 32], Arc<str>> = BTreeMap::new();
     let mut policy = BTreeSet::new();
-    for (index, it) in of.secret_refs.iter().enumerate() {
+    for (index, it) in api_key.secret_refs.iter().enumerate() {
         let field = format!("{field}[{index}]");
         let namespace = it.namespace.as_deref().filter(|it| !it.is_empty()).unwrap_or(context.namespace);
         let key = ObjectKey::new(namespace, &it.name);

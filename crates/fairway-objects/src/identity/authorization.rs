@@ -9,8 +9,8 @@ use fairway_pattern::{Anchor, Pattern};
 use ipnet::IpNet;
 
 use crate::annotations::text::parse_range;
+use crate::identity::errors::{IdentityFieldError, IdentityResult, IdentityWarning};
 use crate::identity::headers::request_header;
-use crate::identity::mistake::{IdentityFieldError, IdentityResult, IdentityWarning};
 use crate::identity::values::{check_not_empty, most, read_claims, read_scopes, read_texts};
 use crate::policies as types;
 

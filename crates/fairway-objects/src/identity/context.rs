@@ -1,7 +1,7 @@
 //! Access to referenced Secrets and ConfigMaps, with a permission check.
 
 use crate::certificate::secret_value;
-use crate::identity::mistake::{IdentityFieldError, IdentityResult};
+use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::object::{Kind, ObjectKey, ObjectRef};
 use crate::resources::Resources;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::annotations::is_hop_header;
 use crate::annotations::value::check_header_name;
-use crate::identity::mistake::{IdentityFieldError, IdentityResult};
+use crate::identity::errors::{IdentityFieldError, IdentityResult};
 
 /// The name of a request header.
 pub(super) fn request_header<'n>(field: &str, name: &'n str) -> IdentityResult<&'n str> {

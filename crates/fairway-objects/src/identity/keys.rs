@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::backend::{BackendPurpose, BackendRef};
 use crate::identity::context::{Context, object, read_entry};
-use crate::identity::mistake::{IdentityFieldError, IdentityResult, IdentityWarning};
+use crate::identity::errors::{IdentityFieldError, IdentityResult, IdentityWarning};
 use crate::identity::values::{check_length, most};
 use crate::policies as types;
 use crate::roots::{are_certificates, only_unsupported_keys};
@@ -113,7 +113,7 @@ pub(super) fn published_document(
     if url.contains('$') {
         return Err(wrong("has a $, and variables do not work here"));
     }
-    let ServiceUrl { place, target } =
+    let ServiceUrl { destination: place, target } =
         ServiceUrl::parse(url).map_err(|why| IdentityFieldError::new(field, why))?;
     let UrlDestination::Host(host) = place else { return Err(wrong("names no host")) };
     let (backend, default_port) = match host.scheme {

@@ -6,7 +6,7 @@ use fairway_model::{LimitKey, LimitScope, RateLimit};
 
 use crate::annotations::text;
 use crate::duration;
-use crate::identity::mistake::{IdentityFieldError, IdentityResult};
+use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::identity::values::{check_length, most, non_empty_text};
 use crate::policies as types;
 

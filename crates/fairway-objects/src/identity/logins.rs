@@ -8,8 +8,8 @@ use fairway_token::login::Endpoint;
 
 use crate::duration;
 use crate::identity::context::{Context, object, read_entry};
+use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::identity::keys::{KeyFindings, KeySetBackend, UrlFields, published_document};
-use crate::identity::mistake::{IdentityFieldError, IdentityResult};
 use crate::identity::tokens::{claim_headers, clock_skew};
 use crate::identity::values::{check_length, most, non_empty_text, read_claims, read_scopes};
 use crate::object::ObjectKey;
@@ -94,8 +94,8 @@ pub(super) fn read_oidc(
 }
 
 /// The client secret, and the version of its Secret.
-fn client_secret(of: &types::Oidc, context: Context<'_>) -> IdentityResult<(ClientSecret, Arc<str>)> {
-    let Some(reference) = &of.client_secret_ref else { return Ok((ClientSecret::default(), "".into())) };
+fn client_secret(spec: &types::Oidc, context: Context<'_>) -> IdentityResult<(ClientSecret, Arc<str>)> {
+    let Some(reference) = &spec.client_secret_ref else { return Ok((ClientSecret::default(), "".into())) };
     let field = "oidc.clientSecretRef";
     let namespace = reference.namespace.as_deref();
     let secret = object("Secret", namespace, context.namespace, &reference.name);
@@ -133,10 +133,10 @@ fn parameters(written: &[types::OidcParameter]) -> IdentityResult<Vec<(Arc<str>,
     Ok(parameters)
 }
 
-fn paths(of: &types::Oidc) -> IdentityResult<OidcPaths> {
-    let callback = path("oidc.callbackPath", of.callback_path.as_deref(), "/oauth2/callback")?;
-    let logout = path("oidc.logoutPath", of.logout_path.as_deref(), "/oauth2/logout")?;
-    let after_logout = path("oidc.afterLogoutPath", of.after_logout_path.as_deref(), "/")?;
+fn paths(spec: &types::Oidc) -> IdentityResult<OidcPaths> {
+    let callback = path("oidc.callbackPath", spec.callback_path.as_deref(), "/oauth2/callback")?;
+    let logout = path("oidc.logoutPath", spec.logout_path.as_deref(), "/oauth2/logout")?;
+    let after_logout = path("oidc.afterLogoutPath", spec.after_logout_path.as_deref(), "/")?;
     if logout == callback {
         return Err(IdentityFieldError::new("oidc.logoutPath", "it is the same as callbackPath"));
     }
@@ -147,7 +147,7 @@ fn paths(of: &types::Oidc) -> IdentityResult<OidcPaths> {
         ));
     }
     let field = "oidc.backChannelLogoutPath";
-    let written = of.back_channel_logout_path.as_deref();
+    let written = spec.back_channel_logout_path.as_deref();
     let back_channel_logout =
         written.map(|written| path(field, Some(written), "/oauth2/backchannel-logout")).transpose()?;
     if back_channel_logout.as_ref().is_some_and(|own| [&callback, &logout, &after_logout].contains(&own)) {
@@ -168,8 +168,8 @@ fn path(field: &str, written: Option<&str>, default: &str) -> IdentityResult<Arc
     Ok(path.into())
 }
 
-fn session_lifetime(of: &types::Oidc) -> IdentityResult<Duration> {
-    let Some(text) = of.session_lifetime.as_deref() else { return Ok(DEFAULT_SESSION_LIFETIME) };
+fn session_lifetime(spec: &types::Oidc) -> IdentityResult<Duration> {
+    let Some(text) = spec.session_lifetime.as_deref() else { return Ok(DEFAULT_SESSION_LIFETIME) };
     let [shortest, longest] = SESSION_LIFETIME_RANGE;
     duration::read(text).filter(|time| (shortest..=longest).contains(time)).ok_or_else(|| {
         let problem = format!("\"{text}\" is no duration from 1m to 168h such as 12h");

@@ -162,7 +162,7 @@ fn errors_about_tokens_name_their_field() {
 #[test]
 fn errors_about_keys_name_their_field() {
     let named = |kind: &str, name: &str| issuer(&json!({"keys": {"ref": {"kind": kind, "name": name}}}));
-    let by = |name: &str, url: &str| {
+    let trusted_by = |name: &str, url: &str| {
         issuer(&json!({"keys": {"url": url, "caCertificateRefs": [{"kind": "Secret", "name": name}]}}))
     };
     let (of_ref, of_url) = ("jwt.issuers[0].keys.ref", "jwt.issuers[0].keys.url");
@@ -175,9 +175,9 @@ fn errors_about_keys_name_their_field() {
         (named("ConfigMap", "broken"), of_ref),
         (named("ConfigMap", "private"), of_ref),
         (issuer(&foreign), of_ref),
-        (by("authority", "https://a.test/"), "jwt.issuers[0].keys.caCertificateRefs[0]"),
-        (by("gone", "https://a.test/"), "jwt.issuers[0].keys.caCertificateRefs[0]"),
-        (by("authority", "http://keys.shop.svc/"), "jwt.issuers[0].keys.caCertificateRefs"),
+        (trusted_by("authority", "https://a.test/"), "jwt.issuers[0].keys.caCertificateRefs[0]"),
+        (trusted_by("gone", "https://a.test/"), "jwt.issuers[0].keys.caCertificateRefs[0]"),
+        (trusted_by("authority", "http://keys.shop.svc/"), "jwt.issuers[0].keys.caCertificateRefs"),
     ]);
     for url in [
         "login.test/keys",
@@ -275,17 +275,17 @@ fn a_claim_and_a_key_do_not_share_a_header() {
 #[test]
 fn errors_about_api_keys_name_their_field() {
     let wrong = |secret: &str| api_key(&[secret], &json!({}));
-    let of = "apiKey.secretRefs[0]";
+    let field = "apiKey.secretRefs[0]";
     let foreign = json!({"apiKey": {"secretRefs": [{"name": "partners", "namespace": "bank"}]}});
     check(&[
         (json!({"apiKey": {}}), "apiKey.secretRefs"),
-        (wrong("gone"), of),
-        (wrong("short"), of),
-        (wrong("spaced"), of),
-        (wrong("control"), of),
-        (wrong("blank"), of),
-        (wrong("none"), of),
-        (foreign, of),
+        (wrong("gone"), field),
+        (wrong("short"), field),
+        (wrong("spaced"), field),
+        (wrong("control"), field),
+        (wrong("blank"), field),
+        (wrong("none"), field),
+        (foreign, field),
         (api_key(&["partners", "same"], &json!({})), "apiKey.secretRefs[1]"),
     ]);
 }

@@ -6,10 +6,10 @@ use fairway_model::{ClaimHeader, CredentialLocation, JwtAuth, JwtIssuer};
 
 use crate::duration;
 use crate::identity::context::Context;
+use crate::identity::credential_locations::read_locations;
+use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::identity::headers::{is_same_header, written_header};
 use crate::identity::keys::{KeyFindings, read_keys};
-use crate::identity::mistake::{IdentityFieldError, IdentityResult};
-use crate::identity::places::read_locations;
 use crate::identity::values::{
     check_length, check_not_empty, most, non_empty_text, read_claims, read_scopes, read_texts,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairway_model::ClaimMatch;
 
-use crate::identity::mistake::{IdentityFieldError, IdentityResult};
+use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::policies as types;
 
 /// The maximum lengths of lists, as in the CRD.
@@ -29,24 +29,25 @@ pub(super) mod most {
     pub(in crate::identity) const LIMITS: usize = 4;
 }
 
-pub(super) fn check_not_empty<T>(field: &str, list: &[T], most: usize) -> IdentityResult<()> {
+pub(super) fn check_not_empty<T>(field: &str, list: &[T], limit: usize) -> IdentityResult<()> {
     match list.is_empty() {
         true => Err(IdentityFieldError::new(field, "it is empty")),
-        false => check_length(field, list, most),
+        false => check_length(field, list, limit),
     }
 }
 
-pub(super) fn check_length<T>(field: &str, list: &[T], most: usize) -> IdentityResult<()> {
-    match list.len() > most {
-        true => {
-            Err(IdentityFieldError::new(field, format!("it has {} members, and may have {most}", list.len())))
-        }
+pub(super) fn check_length<T>(field: &str, list: &[T], limit: usize) -> IdentityResult<()> {
+    match list.len() > limit {
+        true => Err(IdentityFieldError::new(
+            field,
+            format!("it has {} members, and may have {limit}", list.len()),
+        )),
         false => Ok(()),
     }
 }
 
-pub(super) fn read_texts(field: &str, written: &[String], most: usize) -> IdentityResult<Vec<Arc<str>>> {
-    check_length(field, written, most)?;
+pub(super) fn read_texts(field: &str, written: &[String], limit: usize) -> IdentityResult<Vec<Arc<str>>> {
+    check_length(field, written, limit)?;
     written.iter().map(|text| non_empty_text(field, text)).collect()
 }
 

@@ -134,10 +134,13 @@ impl<'a> NodeDecoder<'a> {
             Value::Text(text) => visitor.visit_str(text),
             // Derived visitors accept a list as fields in order. A list is not an object here.
             Value::List(_) if known.is_some() => Err(DecodeError::invalid_type(Unexpected::Seq, &visitor)),
-            Value::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate(), place: self }),
-            Value::Map(entries) => {
-                visitor.visit_map(Entries { entries: entries.iter(), value: None, known, place: self })
-            }
+            Value::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate(), decoder: self }),
+            Value::Map(entries) => visitor.visit_map(Entries {
+                entries: entries.iter(),
+                value: None,
+                known_names: known,
+                decoder: self,
+            }),
         };
         // The innermost decoder sets this; outer ones keep it.
         visited.map_err(|mut unfit| {
@@ -190,7 +193,7 @@ impl<'de> Deserializer<'de> for NodeDecoder<'_> {
 
 struct Items<'a> {
     items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
-    place: NodeDecoder<'a>,
+    decoder: NodeDecoder<'a>,
 }
 
 impl<'de> SeqAccess<'de> for Items<'_> {
@@ -203,8 +206,8 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         let Some((index, node)) = self.items.next() else {
             return Ok(None);
         };
-        let path = Path::Index(self.place.path, index);
-        seed.deserialize(NodeDecoder { node, path: &path, unknown: self.place.unknown }).map(Some)
+        let path = Path::Index(self.decoder.path, index);
+        seed.deserialize(NodeDecoder { node, path: &path, unknown: self.decoder.unknown }).map(Some)
     }
 
     /// Exact: without it, a list with one member would allocate room for four.
@@ -216,16 +219,16 @@ impl<'de> SeqAccess<'de> for Items<'_> {
 struct Entries<'a> {
     entries: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
-    known: Option<&'static [&'static str]>,
-    place: NodeDecoder<'a>,
+    known_names: Option<&'static [&'static str]>,
+    decoder: NodeDecoder<'a>,
 }
 
 impl Entries<'_> {
     fn record_unknown(&self, entry: &Entry) {
-        if self.known.is_some_and(|known| !known.contains(&entry.key.as_str())) {
-            let field = Path::Key(self.place.path, &entry.key).text();
+        if self.known_names.is_some_and(|known| !known.contains(&entry.key.as_str())) {
+            let field = Path::Key(self.decoder.path, &entry.key).text();
             let problem = "is a field that this kind does not have".to_owned();
-            self.place.unknown.borrow_mut().push(FieldError { field, line: entry.line, problem });
+            self.decoder.unknown.borrow_mut().push(FieldError { field, line: entry.line, problem });
         }
     }
 }
@@ -245,8 +248,8 @@ impl<'de> MapAccess<'de> for Entries<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
         let entry = self.value.take().expect("serde asks for a value only after its key");
-        let path = Path::Key(self.place.path, &entry.key);
-        seed.deserialize(NodeDecoder { node: &entry.node, path: &path, unknown: self.place.unknown })
+        let path = Path::Key(self.decoder.path, &entry.key);
+        seed.deserialize(NodeDecoder { node: &entry.node, path: &path, unknown: self.decoder.unknown })
     }
 }
 

@@ -2,13 +2,13 @@
 //!
 //! An unreadable document never affects its neighbours: [`split`] cuts the text, [`mod@parse`] builds a tree of nodes with line
 //! numbers, [`decode`] converts a tree to a typed object and names fields that do not fit, [`object`] decodes the kinds of the
-//! table [`crate::kinds`]; `remains` salvages the targets of a policy that cannot be decoded. Never accesses the file system.
+//! table [`crate::kinds`]; `salvage` salvages the targets of a policy that cannot be decoded. Never accesses the file system.
 
 pub mod decode;
 pub mod node;
 pub mod object;
 pub mod parse;
-mod remains;
+mod salvage;
 mod scalar;
 pub mod split;
 

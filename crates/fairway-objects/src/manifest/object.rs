@@ -12,7 +12,7 @@ use crate::kinds::{ApiResource, GROUP, INFERENCE_GROUP, KINDS, POLICY_GROUP};
 use crate::lines::FieldLines;
 use crate::manifest::decode::{Decoded, FieldError, decode, push_key};
 use crate::manifest::node::{Node, Value};
-use crate::manifest::remains::{self, SalvagedPolicy};
+use crate::manifest::salvage::{self, SalvagedPolicy};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef};
 use crate::with_type;
 
@@ -174,7 +174,7 @@ impl ManifestObject<'_> {
         T: for<'de> Deserialize<'de> + Into<Object>,
     {
         let decoded = |it: SalvagedPolicy| Some((decode::<T>(&it.node).ok()?.value, it.unread));
-        let Some((value, unread)) = remains::salvage(self.node).and_then(decoded) else {
+        let Some((value, unread)) = salvage::salvage(self.node).and_then(decoded) else {
             return "neither the policy nor its name can be read; it protects nothing".to_owned();
         };
         let mut object = value.into();
@@ -422,19 +422,19 @@ mod tests {
 
     #[test]
     fn workloads_are_skipped_silently_and_related_kinds_with_a_note() {
-        let of = |api: &str, kind: &str| {
+        let kind_of = |api: &str, kind: &str| {
             let reading = reading(&format!("apiVersion: {api}\nkind: {kind}\nmetadata: {{name: x}}\n"));
             assert!(reading.objects.is_empty());
             reading.diagnostics.first().map(|diagnostic| (diagnostic.severity, diagnostic.code))
         };
-        assert_eq!(of("apps/v1", "Deployment"), None);
-        assert_eq!(of("v1", "PersistentVolumeClaim"), None);
-        assert_eq!(of("acme.example/v1", "Anvil"), Some((Severity::Note, "unknown-kind")));
-        assert_eq!(of("v1", "Endpoints"), Some((Severity::Warning, "endpoints-not-read")));
-        assert_eq!(of("networking.k8s.io/v2", "Ingress"), Some((Severity::Error, "unknown-version")));
+        assert_eq!(kind_of("apps/v1", "Deployment"), None);
+        assert_eq!(kind_of("v1", "PersistentVolumeClaim"), None);
+        assert_eq!(kind_of("acme.example/v1", "Anvil"), Some((Severity::Note, "unknown-kind")));
+        assert_eq!(kind_of("v1", "Endpoints"), Some((Severity::Warning, "endpoints-not-read")));
+        assert_eq!(kind_of("networking.k8s.io/v2", "Ingress"), Some((Severity::Error, "unknown-version")));
         for (version, kind) in [("v1alpha2", "HTTPRoute"), ("v1", "Balloon")] {
             let api = format!("gateway.networking.k8s.io/{version}");
-            assert_eq!(of(&api, kind), Some((Severity::Warning, "gateway-api-not-read")), "{kind}");
+            assert_eq!(kind_of(&api, kind), Some((Severity::Warning, "gateway-api-not-read")), "{kind}");
         }
     }
 
@@ -468,8 +468,8 @@ mod tests {
         );
         let reading = reading(&text);
         assert_eq!(codes(&reading), ["wrong-type"]);
-        let said = reading.diagnostics[0].to_string();
-        assert!(said.contains("HTTPRoute default/bad spec.rules[0].backendRefs[0].port"), "{said}");
+        let message = reading.diagnostics[0].to_string();
+        assert!(message.contains("HTTPRoute default/bad spec.rules[0].backendRefs[0].port"), "{message}");
         assert_eq!(reading.diagnostics[0].origin.source.as_ref().unwrap().line, 19);
         assert_eq!(reading.objects.len(), 1);
         assert_eq!(reading.objects[0].1.line_of("spec.rules[0].backendRefs[0].port"), 11);
@@ -494,39 +494,39 @@ mod tests {
 
     #[test]
     fn a_list_is_no_object() {
-        let said = |group: &str, kind: &str, spec: &str| {
+        let message_for = |group: &str, kind: &str, spec: &str| {
             let text =
                 format!("apiVersion: {group}/v1alpha1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {spec}\n");
             let text = if group == GROUP { text.replace("v1alpha1", "v1") } else { text };
             let reading = reading(&text);
             assert_eq!(reading.broken.len(), 1, "{kind} {spec}");
-            let said = &reading.diagnostics[0];
-            format!("{} {}: {}", said.code, said.origin.field, said.problem)
+            let diagnostic = &reading.diagnostics[0];
+            format!("{} {}: {}", diagnostic.code, diagnostic.origin.field, diagnostic.problem)
         };
         assert_eq!(
-            said(GROUP, "HTTPRoute", "[]"),
+            message_for(GROUP, "HTTPRoute", "[]"),
             "wrong-type spec: invalid type: sequence, expected struct HttpRouteSpec"
         );
         assert_eq!(
-            said(GROUP, "HTTPRoute", "{rules: [{timeouts: [1s, 1s]}]}"),
+            message_for(GROUP, "HTTPRoute", "{rules: [{timeouts: [1s, 1s]}]}"),
             "wrong-type spec.rules[0].timeouts: invalid type: sequence, expected struct HttpRouteTimeouts"
         );
         assert_eq!(
-            said(GROUP, "Gateway", "{listeners: [[]]}"),
+            message_for(GROUP, "Gateway", "{listeners: [[]]}"),
             "wrong-type spec.listeners[0]: invalid type: sequence, expected struct Listener"
         );
         assert_eq!(
-            said(POLICY_GROUP, "SecurityPolicy", "{basicAuth: []}"),
+            message_for(POLICY_GROUP, "SecurityPolicy", "{basicAuth: []}"),
             "wrong-type spec.basicAuth: invalid type: sequence, expected struct BasicAuth"
         );
     }
 
     #[test]
     fn wrong_types_in_a_slice_are_reported_even_for_unused_fields() {
-        let said = |fields: &str| {
+        let messages_for = |fields: &str| {
             let text = format!("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n{fields}\n");
-            let said = |it: Diagnostic| format!("{} {}: {}", it.code, it.origin.field, it.problem);
-            reading(&text).diagnostics.into_iter().map(said).collect::<Vec<_>>().join("; ")
+            let message_of = |it: Diagnostic| format!("{} {}: {}", it.code, it.origin.field, it.problem);
+            reading(&text).diagnostics.into_iter().map(message_of).collect::<Vec<_>>().join("; ")
         };
         let unknown = "is a field that this kind does not have";
         for (fields, field, problem) in [
@@ -547,7 +547,7 @@ mod tests {
             } else {
                 &format!("metadata: {{name: a}}\n{fields}")
             };
-            assert_eq!(said(fields), format!("{code} {field}: {problem}"));
+            assert_eq!(messages_for(fields), format!("{code} {field}: {problem}"));
         }
         for (fields, field, problem) in [
             ("addresses: 5", "addresses", "invalid type: integer `5`, expected a sequence"),
@@ -571,8 +571,8 @@ mod tests {
             ("unheard: 5", "unheard", unknown),
         ] {
             let code = if problem == unknown { "unknown-field" } else { "wrong-type" };
-            let said = said(&format!("metadata: {{name: a}}\nendpoints: [{{{fields}}}]"));
-            assert_eq!(said, format!("{code} endpoints[0].{field}: {problem}"));
+            let message = messages_for(&format!("metadata: {{name: a}}\nendpoints: [{{{fields}}}]"));
+            assert_eq!(message, format!("{code} endpoints[0].{field}: {problem}"));
         }
         let nothing =
             "addresses: null, conditions: null, targetRef: null, nodeName: null, hints: null, zone: null";
@@ -582,7 +582,7 @@ mod tests {
             format!("[{{}}, {{{nothing}}}, {{targetRef: {target}, deprecatedTopology: {{a: b}}}}]");
         let complete =
             format!("metadata: {{name: a}}\naddressType: IPv4\nports: null\nendpoints: {endpoints}");
-        assert_eq!(said(&complete), "");
+        assert_eq!(messages_for(&complete), "");
     }
 
     #[test]
@@ -604,9 +604,9 @@ mod tests {
     fn a_policy_with_a_wrong_type_leaves_a_stand_in() {
         let reading = reading(&policy("  rateLimits: [{requests: \"600\"}]\n"));
         assert_eq!(codes(&reading), ["wrong-type"]);
-        let said = reading.diagnostics[0].to_string();
-        assert!(said.contains("SecurityPolicy shop/login spec.rateLimits[0].requests"), "{said}");
-        assert!(said.contains("requests to its targets are answered 503"), "{said}");
+        let message = reading.diagnostics[0].to_string();
+        assert!(message.contains("SecurityPolicy shop/login spec.rateLimits[0].requests"), "{message}");
+        assert!(message.contains("requests to its targets are answered 503"), "{message}");
         assert!(reading.objects.is_empty());
         let expected = ObjectRef::new(Kind::SecurityPolicy, ObjectKey::new("shop", "login"));
         assert_eq!(reading.broken, std::slice::from_ref(&expected));
@@ -620,16 +620,16 @@ mod tests {
 
     #[test]
     fn targets_of_a_broken_policy_that_stay_open_are_reported() {
-        let of = |metadata: &str, targets: &str| {
+        let policy = |metadata: &str, targets: &str| {
             let reading = reading(&format!(
                 "apiVersion: fairway.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {metadata}\nspec: {{targetRefs: {targets}}}\n"
             ));
             assert_eq!(codes(&reading), ["wrong-type"]);
             (reading.stand_ins.len(), reading.diagnostics[0].consequence.clone())
         };
-        let (stand_ins, consequence) = of("{name: a}", "[{group: g, kind: HTTPRoute, name: 5}]");
+        let (stand_ins, consequence) = policy("{name: a}", "[{group: g, kind: HTTPRoute, name: 5}]");
         assert!(stand_ins == 1 && consequence.ends_with("stay open (spec.targetRefs[0])"), "{consequence}");
-        let (stand_ins, consequence) = of("{name: 5}", "[]");
+        let (stand_ins, consequence) = policy("{name: 5}", "[]");
         assert!(stand_ins == 0 && consequence.ends_with("it protects nothing"), "{consequence}");
     }
 
@@ -642,9 +642,9 @@ mod tests {
         let mut misspelled =
             reading(&policy("  sourceRange: {deny: [192.0.2.1]}\n  basicAuth: {realms: x}\n"));
         assert_eq!(codes(&misspelled), ["unknown-field", "unknown-field"]);
-        let said = misspelled.diagnostics.remove(0);
-        assert_eq!((said.severity, &*said.origin.field), (Severity::Error, "spec.sourceRange"));
-        assert!(said.consequence.contains("answered 503"), "{said}");
+        let diagnostic = misspelled.diagnostics.remove(0);
+        assert_eq!((diagnostic.severity, &*diagnostic.origin.field), (Severity::Error, "spec.sourceRange"));
+        assert!(diagnostic.consequence.contains("answered 503"), "{diagnostic}");
         assert_eq!(refused(&misspelled).as_deref(), Some("spec.sourceRange"));
         let elsewhere = reading(&format!("{}extra: 1\n", policy("")));
         assert_eq!(elsewhere.diagnostics[0].severity, Severity::Warning);
@@ -661,8 +661,8 @@ mod tests {
         let metadata = serde_json::to_string(&read.spec.ext_proc[0].metadata).unwrap();
         assert_eq!(metadata, r#"{"a":{"b":[1,{"c":null}]}}"#);
         let misspelled = policy(&format!("  extProc: [{{{service}, failuremode: Open}}]\n"));
-        let said = &misspelled.diagnostics[0];
-        assert!(said.consequence.contains("answered 500, unless failureMode is Open"), "{said}");
+        let diagnostic = &misspelled.diagnostics[0];
+        assert!(diagnostic.consequence.contains("answered 500, unless failureMode is Open"), "{diagnostic}");
         let Object::ExtensionPolicy(read) = &misspelled.objects[0].0 else { panic!() };
         assert_eq!(read.spec.refused.as_ref().unwrap().field, "spec.extProc[0].failuremode");
         let broken = policy("  extProc: [{messageTimeout: 5}]\n");
@@ -676,8 +676,8 @@ mod tests {
         let text = policy("  limits: {burst: 1}\n").replace("SecurityPolicy", "ClientTrafficPolicy");
         let reading = reading(&text);
         assert_eq!(codes(&reading), ["unknown-field"]);
-        let said = &reading.diagnostics[0];
-        assert_eq!((said.severity, &*said.consequence), (Severity::Warning, "it is ignored"));
+        let diagnostic = &reading.diagnostics[0];
+        assert_eq!((diagnostic.severity, &*diagnostic.consequence), (Severity::Warning, "it is ignored"));
         assert_eq!(reading.objects.len(), 1);
     }
 

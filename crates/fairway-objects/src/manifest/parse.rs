@@ -171,18 +171,18 @@ impl Builder {
                 problem: format!("expands aliases to more than {MAX_ALIAS_NODES} nodes"),
             });
         }
-        self.place(Node { line, ..node })
+        self.push_node(Node { line, ..node })
     }
 
     fn finish_node(&mut self, node: Node, anchor: usize) -> Result<(), ManifestError> {
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
-        self.place(node)
+        self.push_node(node)
     }
 
     /// Attaches a finished node to its parent.
-    fn place(&mut self, node: Node) -> Result<(), ManifestError> {
+    fn push_node(&mut self, node: Node) -> Result<(), ManifestError> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return Err(ManifestError {
@@ -196,7 +196,7 @@ impl Builder {
         };
         match &mut open.content {
             Content::List(items) => items.push(node),
-            Content::Map(mapping) => mapping.place(node)?,
+            Content::Map(mapping) => mapping.push_node(node)?,
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl Builder {
 
 impl Mapping {
     /// Adds a key or its value, whichever is next.
-    fn place(&mut self, node: Node) -> Result<(), ManifestError> {
+    fn push_node(&mut self, node: Node) -> Result<(), ManifestError> {
         match self.key.take() {
             None => self.key = Some((key_text(node.value, node.line)?, node.line)),
             Some((name, _)) if name == "<<" => merge_mapping(node, &mut self.merged)?,

@@ -3,9 +3,9 @@
 //! A worker never waits for the log. Lines collect in a buffer that is handed over when full or once per tick;
 //! when the writer falls behind, whole buffers are dropped and counted.
 
+mod log_values;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use crate::log::{Forwarded, ProcessInfo, StreamLine, StreamUpstream, WallClock};
 use crate::metrics::record::ExchangeRecord;
 use crate::options::AccessLogFormat;
 
-pub(crate) use words::LoggedPeer;
+pub(crate) use log_values::LoggedPeer;
 
 /// A buffer is handed over above this size.
 const FLUSH_BYTES: usize = 32 * 1024;
@@ -111,7 +111,7 @@ impl AccessLog {
         let mut clock = self.clock.borrow_mut();
         clock.set(SystemTime::now());
         let mut lines = self.lines.borrow_mut();
-        let line = words::build_line(record, buffers, seen, &clock, &self.process);
+        let line = log_values::build_line(record, buffers, seen, &clock, &self.process);
         match self.format {
             AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses => {
                 line.write(&settings.line_format, &mut lines);

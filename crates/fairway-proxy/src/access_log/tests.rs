@@ -15,7 +15,7 @@ use fairway_net::output::OutputSender;
 use fairway_routing::{CompiledRule, Matched, Request};
 use serde_json::json;
 
-use super::{ADDRESS_FIELDS, AccessLog, LoggedPeer, words};
+use super::{ADDRESS_FIELDS, AccessLog, LoggedPeer, log_values};
 use crate::buffers::{Buffers, LoggedAddresses};
 use crate::fault::Fault;
 use crate::listener::ListenerId;
@@ -23,7 +23,7 @@ use crate::log::{ProcessInfo, WallClock};
 use crate::metrics::record::{ExchangeRecord, UpstreamRecord};
 use crate::options::AccessLogFormat;
 use crate::peer::{ConnectionDetails, ConnectionLogDetails, Peer, Scheme, Sender};
-use crate::request::intake::RoutedHeaders;
+use crate::request::validation::RoutedHeaders;
 use crate::testing::{endpoint, snapshot};
 use crate::tls::NegotiatedTls;
 
@@ -86,7 +86,7 @@ fn line_in(format: &str, escape: LogEscape, record: &ExchangeRecord<'_>, buffers
     let (peer, process) = (peer(), ProcessInfo { id: 7, hostname: "pod-1".to_owned() });
     let seen = LoggedPeer { peer: &peer, port: Some(80), is_introduced: false, earlier_requests: 4 };
     let mut out = Vec::new();
-    words::build_line(record, buffers, seen, &clock, &process).write(&read.format, &mut out);
+    log_values::build_line(record, buffers, seen, &clock, &process).write(&read.format, &mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -95,7 +95,7 @@ fn json_line(record: &ExchangeRecord<'_>, buffers: &Buffers) -> serde_json::Valu
     clock.set(std::time::UNIX_EPOCH + Duration::from_millis(1_795_229_297_042));
     let (peer, process, mut out) = (peer(), ProcessInfo::default(), Vec::new());
     let seen = LoggedPeer { peer: &peer, port: Some(80), is_introduced: false, earlier_requests: 4 };
-    words::build_line(record, buffers, seen, &clock, &process).write_json(&mut out);
+    log_values::build_line(record, buffers, seen, &clock, &process).write_json(&mut out);
     assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
     serde_json::from_slice(&out).unwrap()
 }
@@ -339,7 +339,7 @@ fn client_certificates_are_logged_with_their_verdict() {
         let (clock, process, mut out) = (WallClock::default(), ProcessInfo::default(), Vec::new());
         let peer = Peer { scheme: Scheme::Https, ..peer() };
         let seen = LoggedPeer { peer: &peer, port: None, is_introduced: false, earlier_requests: 4 };
-        let mut line = words::build_line(&record, &buffers, seen, &clock, &process);
+        let mut line = log_values::build_line(&record, &buffers, seen, &clock, &process);
         line.connection.certificate = certificate.map(|verdict| crate::log::Certificate {
             subject: "CN=a|b",
             issuer: "CN=c",
@@ -368,7 +368,7 @@ fn connection_details_are_logged_if_collected() {
         let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN_REQUEST));
         let (clock, process, mut out) = (WallClock::default(), ProcessInfo::default(), Vec::new());
         let seen = LoggedPeer { peer, port: None, is_introduced, earlier_requests: 4 };
-        words::build_line(&record, &buffers, seen, &clock, &process).write(&read.format, &mut out);
+        log_values::build_line(&record, &buffers, seen, &clock, &process).write(&read.format, &mut out);
         String::from_utf8(out).unwrap()
     };
     assert_eq!(line(&peer(), true), "- - 5|- - - - - -||-\n");

@@ -48,7 +48,7 @@ enum JobRunner {
 /// An extent of the file, freed when this is dropped.
 pub(super) struct Extent {
     number: u64,
-    of: BodyKind,
+    body_kind: BodyKind,
     inner: Arc<Inner>,
 }
 
@@ -165,12 +165,12 @@ impl Disk {
     }
 
     /// Writes an extent. Without a disk or its thread, the receiver is closed without a result.
-    pub(super) fn write(&self, data: Vec<u8>, of: BodyKind) -> oneshot::Receiver<WriteResult> {
+    pub(super) fn write(&self, data: Vec<u8>, kind: BodyKind) -> oneshot::Receiver<WriteResult> {
         debug_assert_eq!(data.len(), EXTENT_BYTES, "extents are written whole");
         let (reply, written) = oneshot::channel();
         if let Some(inner) = &self.0 {
             if inner.waiting.fetch_add(1, Ordering::Relaxed) < MAX_WAITING_EXTENTS {
-                inner.submit(Job::Write(data, of, reply));
+                inner.submit(Job::Write(data, kind, reply));
             } else {
                 inner.waiting.fetch_sub(1, Ordering::Relaxed);
                 FinishedJob::Write(Err(data), reply).reply();
@@ -207,7 +207,7 @@ impl Drop for Extent {
     fn drop(&mut self) {
         self.inner.used.fetch_sub(EXTENT_BYTES as u64, Ordering::Relaxed);
         // Queued after all earlier jobs of this extent.
-        self.inner.submit(Job::Free(self.number, self.of));
+        self.inner.submit(Job::Free(self.number, self.body_kind));
     }
 }
 
@@ -255,8 +255,8 @@ impl Extents {
         }
     }
 
-    fn write(&mut self, mut data: Vec<u8>, of: BodyKind, inner: Arc<Inner>) -> WriteResult {
-        if of == BodyKind::Response && self.response_extents >= self.max_extents / 2 {
+    fn write(&mut self, mut data: Vec<u8>, kind: BodyKind, inner: Arc<Inner>) -> WriteResult {
+        if kind == BodyKind::Response && self.response_extents >= self.max_extents / 2 {
             return Err(data);
         }
         let number = match self.free.pop() {
@@ -273,9 +273,9 @@ impl Extents {
             return Err(data);
         }
         data.clear();
-        self.response_extents += u64::from(of == BodyKind::Response);
+        self.response_extents += u64::from(kind == BodyKind::Response);
         inner.used.fetch_add(EXTENT_BYTES as u64, Ordering::Relaxed);
-        Ok((Extent { number, of, inner }, data))
+        Ok((Extent { number, body_kind: kind, inner }, data))
     }
 
     /// Frees the space of an extent: unwritten pages are dropped, and they leave the page cache, where they would count as

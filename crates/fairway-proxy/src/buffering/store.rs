@@ -17,7 +17,7 @@ const MIN_ROOM_BYTES: usize = 4096;
 /// It can be read while it grows, and again from its beginning.
 pub(crate) struct Store {
     bounds: BodyBuffer,
-    of: BodyKind,
+    body_kind: BodyKind,
     disk: Disk,
     /// Its share of the worker's memory.
     share: MemoryReservation,
@@ -53,10 +53,10 @@ pub(crate) struct Unreadable;
 
 impl Store {
     /// Creates an empty store with an empty share.
-    pub(crate) fn new(of: BodyKind, bounds: BodyBuffer, disk: Disk, share: MemoryReservation) -> Self {
+    pub(crate) fn new(kind: BodyKind, bounds: BodyBuffer, disk: Disk, share: MemoryReservation) -> Self {
         Self {
             bounds,
-            of,
+            body_kind: kind,
             disk,
             share,
             head: Vec::new(),
@@ -164,7 +164,7 @@ impl Store {
             }
             let behind = self.tail.split_off(EXTENT_BYTES);
             let extent = std::mem::replace(&mut self.tail, behind);
-            self.writing = Some(self.disk.write(extent, self.of));
+            self.writing = Some(self.disk.write(extent, self.body_kind));
         }
     }
 
@@ -211,10 +211,10 @@ impl Store {
             let (asked, loading) =
                 self.loading.get_or_insert_with(|| (index, self.extents[index].read(buffer)));
             let read = ready!(Pin::new(loading).poll(cx));
-            let asked = *asked;
+            let wanted = *asked;
             self.loading = None;
             match read {
-                Ok(Ok(bytes)) => self.loaded = Some((asked, bytes)),
+                Ok(Ok(bytes)) => self.loaded = Some((wanted, bytes)),
                 _ => return Poll::Ready(Err(Unreadable)),
             }
         }

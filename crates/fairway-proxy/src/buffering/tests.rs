@@ -23,22 +23,22 @@ fn store(memory: u32, on_disk: u64, disk: &Disk) -> Store {
     Store::new(BodyKind::Request, BodyBuffer { memory, disk: on_disk }, disk.clone(), share)
 }
 
-/// Appends as much as fits, in pieces of up to `piece` bytes.
-async fn fill(store: &mut Store, mut body: &[u8], piece: usize) -> Result<(), Full> {
+/// Appends as much as fits, in pieces of up to `chunk` bytes.
+async fn fill(store: &mut Store, mut body: &[u8], chunk: usize) -> Result<(), Full> {
     while !body.is_empty() {
         let room = poll_fn(|cx| store.poll_room(cx, u64::MAX)).await?;
-        let (now, rest) = body.split_at(room.min(piece).min(body.len()));
+        let (now, rest) = body.split_at(room.min(chunk).min(body.len()));
         store.append(now);
         body = rest;
     }
     Ok(())
 }
 
-async fn read(store: &mut Store, most: usize) -> Result<Vec<u8>, Unreadable> {
+async fn read(store: &mut Store, limit: usize) -> Result<Vec<u8>, Unreadable> {
     let mut read = Vec::new();
     loop {
         let used = poll_fn(|cx| {
-            store.poll_read(cx, most).map_ok(|data| {
+            store.poll_read(cx, limit).map_ok(|data| {
                 read.extend_from_slice(data);
                 data.len()
             })
@@ -101,9 +101,9 @@ async fn a_queue_gives_what_it_took_in_its_order() {
                 }
             } else {
                 for _ in 0..random.u8(..4) {
-                    let most = random.usize(1..50_000);
+                    let limit = random.usize(1..50_000);
                     let used = poll_fn(|cx| {
-                        store.poll_read(cx, most).map_ok(|data| {
+                        store.poll_read(cx, limit).map_ok(|data| {
                             given.extend_from_slice(data);
                             data.len()
                         })
@@ -151,8 +151,8 @@ async fn a_full_disk_takes_no_more_and_what_is_held_is_not_lost() {
     poll_fn(|cx| other.poll_room(cx, u64::MAX)).await.unwrap();
     let mut full = store(0, DISK, &disk);
     assert_eq!(fill(&mut full, &vec![2; 8 * EXTENT_BYTES], usize::MAX).await, Err(Full::NoDisk));
-    let held = full.len();
-    assert_eq!(read(&mut full, usize::MAX).await.unwrap(), vec![2; held as usize], "all that it took");
+    let bytes = full.len();
+    assert_eq!(read(&mut full, usize::MAX).await.unwrap(), vec![2; bytes as usize], "all that it took");
     full.empty();
     drop(other);
     fill(&mut full, &vec![3; 2 * EXTENT_BYTES + 1], usize::MAX).await.unwrap();
@@ -167,8 +167,8 @@ async fn what_is_dropped_while_it_is_written_is_free_again() {
         let mut store = store(0, DISK, &disk);
         fill(&mut store, &vec![1; EXTENT_BYTES], usize::MAX).await.unwrap();
         // Starts a write without waiting for it.
-        let begun = poll_fn(|cx| std::task::Poll::Ready(store.poll_room(cx, u64::MAX).is_ready())).await;
-        let _ = begun;
+        let started = poll_fn(|cx| std::task::Poll::Ready(store.poll_room(cx, u64::MAX).is_ready())).await;
+        let _ = started;
     }
     // Queued after all of these for the only thread.
     let mut last = store(0, DISK, &disk);
@@ -202,8 +202,8 @@ async fn a_body_takes_the_memory_that_it_uses() {
     store.append(&[1; 4000]);
     assert_eq!(poll_fn(|cx| store.poll_room(cx, 5000)).await, Err(Full::NoMemory));
     fill(&mut store, &vec![1; 500_000], usize::MAX).await.unwrap();
-    let most = (100_000 + 4 * EXTENT_BYTES) as u64;
-    assert!((100_000..=most).contains(&memory.used_bytes()), "{}", memory.used_bytes());
+    let limit = (100_000 + 4 * EXTENT_BYTES) as u64;
+    assert!((100_000..=limit).contains(&memory.used_bytes()), "{}", memory.used_bytes());
     drop(store);
     assert_eq!(memory.used_bytes(), 0);
 }

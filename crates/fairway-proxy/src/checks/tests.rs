@@ -39,7 +39,7 @@ fn config(endpoints: usize, health: EndpointHealth) -> Config {
     let mut config = config_with_phases(endpoints, Vec::new());
     let backend = config.backends.values().next().unwrap();
     let traffic = BackendTraffic { health: Some(Arc::new(health)), ..BackendTraffic::default() };
-    let backend = Backend { traffic: traffic.kept(), ..Backend::clone(backend) };
+    let backend = Backend { traffic: traffic.if_not_empty(), ..Backend::clone(backend) };
     config.backends.insert(backend.key.clone(), Arc::new(backend));
     config
 }
@@ -160,8 +160,12 @@ async fn checks_are_ignored_if_more_fail_than_the_threshold_allows() {
             let _updates = start_checks(&stage, &config);
             sleep(INTERVAL * 4).await;
             assert_eq!(stage.worker.checks.failing(), 2);
-            let asked = responses_by_endpoint(&stage, 3).await;
-            assert_eq!([asked[0] > 0, asked[1] > 0, asked[2] > 0], shares, "{threshold} %: {asked:?}");
+            let endpoints = responses_by_endpoint(&stage, 3).await;
+            assert_eq!(
+                [endpoints[0] > 0, endpoints[1] > 0, endpoints[2] > 0],
+                shares,
+                "{threshold} %: {endpoints:?}"
+            );
         }
     })
     .await;
@@ -183,11 +187,11 @@ async fn checks_follow_the_endpoints_of_the_snapshot_and_end_with_them() {
         let before = Arc::clone(&updates.borrow().snapshot);
         updates.send_replace(published(&second, Some(&before)));
         sleep(INTERVAL * 4).await;
-        let asked = stage.connects().len();
+        let connects = stage.connects().len();
         sleep(INTERVAL * 4).await;
         assert_eq!(stage.worker.checks.failing(), 1, "of those that are left");
         let later = stage.connects();
-        assert!(later.len() > asked && later[asked..].iter().all(|(_, to)| *to == endpoint(2)));
+        assert!(later.len() > connects && later[connects..].iter().all(|(_, to)| *to == endpoint(2)));
     })
     .await;
 }

@@ -46,10 +46,10 @@ impl Accepted {
         // "*" in an Accept-Encoding field matches any available content coding not explicitly listed. If no coding is
         // acceptable, the response is not changed, and never 406. A client that prefers `identity` gets that.
         let Weights { brotli, gzip, zstd, identity, others } = weights;
-        let of = |weight: Option<u16>| {
+        let weight_of = |weight: Option<u16>| {
             weight.or(others).filter(|weight| *weight >= identity.unwrap_or_default()).unwrap_or_default()
         };
-        Self { brotli: of(brotli), gzip: of(gzip), zstd: of(zstd) }
+        Self { brotli: weight_of(brotli), gzip: weight_of(gzip), zstd: weight_of(zstd) }
     }
 
     /// The coding that the client prefers; the first among equals.
@@ -136,7 +136,7 @@ mod tests {
         head
     }
 
-    fn chosen(request: &Head) -> &'static str {
+    fn chosen_coding(request: &Head) -> &'static str {
         let rules = rules();
         Accepted::from_request(request, false).choose(rules.iter()).map_or("", |rule| rule.coding.name())
     }
@@ -200,7 +200,7 @@ mod tests {
             (&["gzi", "gzipp", "b r"], ""),
         ] {
             let fields: Vec<_> = lines.iter().map(|line| ("accept-encoding", *line)).collect();
-            assert_eq!(chosen(&request(&fields)), expected, "{lines:?}");
+            assert_eq!(chosen_coding(&request(&fields)), expected, "{lines:?}");
         }
     }
 
@@ -241,13 +241,13 @@ mod tests {
             (&[all, ("Sec-Fetch-Site", "none"), cookie], "br"),
             (&[all, ("Sec-Fetch-Site", "none"), cross, cookie], ""),
         ] {
-            assert_eq!(chosen(&request(fields)), expected, "{fields:?}");
+            assert_eq!(chosen_coding(&request(fields)), expected, "{fields:?}");
         }
         let mut old = request(&[all]);
         old.set_version(Version::Http10);
-        assert_eq!(chosen(&old), "");
+        assert_eq!(chosen_coding(&old), "");
         old.set_version(Version::Http2);
-        assert_eq!(chosen(&old), "br");
+        assert_eq!(chosen_coding(&old), "br");
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn acts(mut input: &[u8]) -> Vec<Act> {
     let (mut acts, mut body) = (Vec::new(), Vec::new());
     while let [act, rest @ ..] = input {
         let count = usize::from(act >> 2);
-        let piece = match act & 3 {
+        let chunk = match act & 3 {
             0 => {
                 let (piece, rest_of_input) = rest.split_at(count.min(rest.len()));
                 input = rest_of_input;
@@ -125,11 +125,11 @@ fn acts(mut input: &[u8]) -> Vec<Act> {
                 continue;
             }
         };
-        if body.len() + piece.len() > MAX_BODY {
+        if body.len() + chunk.len() > MAX_BODY {
             break;
         }
-        body.extend_from_slice(&piece);
-        acts.push(Act::Write(piece));
+        body.extend_from_slice(&chunk);
+        acts.push(Act::Write(chunk));
     }
     acts
 }
@@ -202,9 +202,9 @@ fn decode_zstd(bytes: &[u8]) -> (Vec<u8>, bool) {
     loop {
         let mut into = OutBuffer::around(&mut piece[..]);
         let Ok(left) = state.decompress_stream(&mut into, &mut from) else { return (decoded, false) };
-        let made = into.pos();
-        decoded.extend_from_slice(&piece[..made]);
-        if left == 0 || (made == 0 && from.pos() == bytes.len()) {
+        let written = into.pos();
+        decoded.extend_from_slice(&piece[..written]);
+        if left == 0 || (written == 0 && from.pos() == bytes.len()) {
             return (decoded, left == 0 && from.pos() == bytes.len());
         }
     }

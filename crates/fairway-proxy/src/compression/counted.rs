@@ -43,10 +43,10 @@ impl BodyStep for CountedCompressor {
         self.step.held_bytes()
     }
 
-    fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+    fn write(&mut self, chunk: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
         let before = &self.volume.before;
-        before.set(before.get() + piece.len() as u64);
-        self.count(sink, |step, sink| step.write(piece, sink))
+        before.set(before.get() + chunk.len() as u64);
+        self.count(sink, |step, sink| step.write(chunk, sink))
     }
 
     fn pause(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {

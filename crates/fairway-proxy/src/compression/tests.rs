@@ -70,8 +70,8 @@ fn what_is_decoded_is_what_was_compressed() {
     let mut random = Rng::with_seed(1);
     for round in 0..60 {
         for (coding, levels) in CODINGS {
-            let most = *random.choice(&[1, 300, 20_000, 300_000]).unwrap();
-            let length = random.usize(0..=most);
+            let limit = *random.choice(&[1, 300, 20_000, 300_000]).unwrap();
+            let length = random.usize(0..=limit);
             let body = body(&mut random, length);
             let level = random.u8(levels);
             let known = random.bool().then_some(length as u64);
@@ -79,8 +79,8 @@ fn what_is_decoded_is_what_was_compressed() {
             let (mut output, mut rest) = (Vec::new(), &body[..]);
             let what = format!("round {round}: {length} bytes with {} {level}", coding.name());
             while !rest.is_empty() {
-                let most = random.usize(1..=step.takes(1));
-                let (piece, behind) = rest.split_at(rest.len().min(most));
+                let limit = random.usize(1..=step.takes(1));
+                let (piece, behind) = rest.split_at(rest.len().min(limit));
                 rest = behind;
                 let before = output.len();
                 let mut sink = |bytes: &[u8]| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fairway_net::clock::{Deadline, Instant};
 use quinn_proto::Connection as Quic;
 
-use super::carrier::Carrier;
+use super::datagram_transport::Carrier;
 
 /// How long a closed connection is kept. QUIC usually forgets it sooner, after three probe timeouts.
 const MAX_LINGER_TIME: Duration = Duration::from_secs(2);

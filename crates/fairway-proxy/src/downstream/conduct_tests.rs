@@ -151,11 +151,11 @@ async fn a_held_request_is_neither_started_by_its_body_nor_leaked_when_dropped()
         assert_eq!(forwarded_requests(&stage) - before, 4, "a body alone begins nothing");
         sleep(50 * STEP).await;
         assert_eq!(forwarded_requests(&stage) - before, 5);
-        let held = browser.get("/0");
+        let request = browser.get("/0");
         browser.flush().await;
         drop(browser);
         wait_until_idle(&stage).await;
-        assert_eq!(forwarded_requests(&stage) - before, 5, "{held} was dropped with its connection");
+        assert_eq!(forwarded_requests(&stage) - before, 5, "{request} was dropped with its connection");
     })
     .await;
 }

@@ -9,7 +9,7 @@ use fairway_http::Malformed;
 use fairway_net::clock::Instant;
 use fairway_net::slots::ExchangeSlots;
 
-use super::conduct::ClientTrustLevel;
+use super::client_trust::ClientTrustLevel;
 use crate::exchange::{ClientSide, Ending, Request};
 use crate::network::Network;
 use crate::peer::Peer;
@@ -64,7 +64,7 @@ impl<N: Network, D: Downstream, F: Future<Output = FinishedExchange<D>>> Exchang
         side.peer.client = self.peer.client;
         self.trust_level.requests_served += 1;
         let request = Request { worker: Rc::clone(worker), client_side: side, buffers: lease, arrival };
-        self.slots.begin(slot, || run_exchange(request));
+        self.slots.start(slot, || run_exchange(request));
     }
 
     /// Holds the request just started if clients cancel many requests and this connection has `waiting`

@@ -26,9 +26,9 @@ fn header_value<'a>(fields: &'a [(Vec<u8>, Vec<u8>)], name: &str) -> Option<&'a 
 fn assert_trailers_only(response: &StreamResponse, status: &str, message: &str) {
     assert_eq!((response.status, response.reset, response.body.len()), (200, None, 0));
     assert!(response.trailers.is_empty(), "one head and nothing behind it: {:?}", response.trailers);
-    let of = |name| header_value(&response.headers, name);
-    assert_eq!((of("grpc-status"), of("grpc-message")), (Some(status), Some(message)));
-    assert_eq!((of("content-type"), of("content-length")), (Some("application/grpc"), None));
+    let value_of = |name| header_value(&response.headers, name);
+    assert_eq!((value_of("grpc-status"), value_of("grpc-message")), (Some(status), Some(message)));
+    assert_eq!((value_of("content-type"), value_of("content-length")), (Some("application/grpc"), None));
 }
 
 /// Sends these bytes after a complete request without a body, then nothing; records the request.
@@ -69,8 +69,8 @@ async fn a_call_passes_with_its_trailers_and_the_endpoint_is_told_that_they_will
             browser.request_with_headers(b"POST", b"/a.B/C", &[GRPC_CONTENT_TYPE, ("te", "trailers")], true);
         let response = browser.response(id).await;
         assert_eq!((response.status, &response.body[..]), (200, &b"\0\0\0\0\x02ab"[..]));
-        let of = |name| header_value(&response.trailers, name);
-        assert_eq!((of("grpc-status"), of("grpc-message")), (Some("5"), Some("none")));
+        let value_of = |name| header_value(&response.trailers, name);
+        assert_eq!((value_of("grpc-status"), value_of("grpc-message")), (Some("5"), Some("none")));
         assert_eq!(stage.metric_value("fairway_grpc_calls_total{status=\"NOT_FOUND\"}"), 1);
         let seen = seen.borrow();
         assert!(seen.contains("\r\nTE: trailers\r\n") && seen.contains("\r\nConnection: TE\r\n"), "{seen}");
@@ -180,8 +180,11 @@ async fn a_deadline_during_a_response_ends_it_with_trailers_and_closes_the_endpo
         );
         let response = browser.response(id).await;
         assert_eq!((response.status, response.reset, response.body.len()), (200, None, 5));
-        let of = |name| header_value(&response.trailers, name);
-        assert_eq!((of("grpc-status"), of("grpc-message")), (Some("4"), Some("deadline_exceeded")));
+        let value_of = |name| header_value(&response.trailers, name);
+        assert_eq!(
+            (value_of("grpc-status"), value_of("grpc-message")),
+            (Some("4"), Some("deadline_exceeded"))
+        );
         assert_eq!(began.elapsed().as_secs(), 2);
         sleep(Duration::from_millis(10)).await;
         assert!(seen.borrow().ends_with("THE END"), "its connection was closed");
@@ -263,8 +266,8 @@ async fn a_stream_whose_endpoint_dies_or_falls_silent_ends_as_unavailable() {
             let id = browser.request_with_headers(b"POST", b"/a.B/C", &[GRPC_CONTENT_TYPE], true);
             let response = browser.response(id).await;
             assert_eq!((response.status, response.reset, response.body.len()), (200, None, 5));
-            let of = |name| header_value(&response.trailers, name);
-            assert_eq!((of("grpc-status"), of("grpc-message")), (Some("14"), Some(reason)));
+            let value_of = |name| header_value(&response.trailers, name);
+            assert_eq!((value_of("grpc-status"), value_of("grpc-message")), (Some("14"), Some(reason)));
             assert_eq!(stage.metric_value("fairway_grpc_calls_total{status=\"UNAVAILABLE\"}"), 1);
             assert_eq!(stage.metric_value(&format!("fairway_faults_total{{reason=\"{reason}\"}}")), 1);
             let id =

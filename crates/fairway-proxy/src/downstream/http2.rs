@@ -24,12 +24,12 @@ use fairway_net::clock::{Deadline, Instant};
 use fairway_net::slots::{ExchangeSlots, MAX_SLOTS};
 use fairway_net::spread::SpreadConnection;
 use fairway_net::transport::Transport;
-use fairway_net::turns::go_on_later;
 use fairway_net::wire::{Wire, Workspace};
+use fairway_net::yielding::go_on_later;
 
-use super::arrival::{read_arrival, upgrade_connect};
+use super::accounting::ConnectionLedger;
 use super::exchanges::{self, Exchanges};
-use super::ledger::ConnectionLedger;
+use super::request_head::{read_arrival, upgrade_connect};
 use crate::exchange::{Request, exchange};
 use crate::inspection::ClientProtocol;
 use crate::metrics::increment;
@@ -226,7 +226,7 @@ impl<N: Network, S: Transport, F: Future<Output = FinishedExchange>> Connection<
                 go_on_later(cx);
                 break;
             }
-            if round == 0 && !has_read && !has_written && self.exchanges.slots.rest() {
+            if round == 0 && !has_read && !has_written && self.exchanges.slots.is_idle() {
                 break;
             }
         }
@@ -422,8 +422,10 @@ impl<N: Network, S: Transport, F: Future<Output = FinishedExchange>> Connection<
                 return Poll::Pending;
             }
             let codec = codec.map(|codec| self.clock.started_at + Duration::from_micros(codec));
-            let held = self.exchanges.trust_level.due();
-            let Some(next) = limit.into_iter().chain(codec).chain(held).min() else { return Poll::Pending };
+            let due_requests = self.exchanges.trust_level.due();
+            let Some(next) = limit.into_iter().chain(codec).chain(due_requests).min() else {
+                return Poll::Pending;
+            };
             self.clock.deadline.set(now, next.saturating_duration_since(now));
             if self.clock.deadline.poll_passed(cx).is_pending() {
                 return Poll::Pending;
@@ -459,7 +461,7 @@ impl<N: Network, S: Transport, F: Future<Output = FinishedExchange>> Connection<
         self.clock.released_after = self.exchanges.trust_level.requests_served;
         self.exchanges.release_memory();
         self.streams.borrow_mut().release_memory();
-        self.wire.rest(&self.workspace);
+        self.wire.release_memory(&self.workspace);
     }
 
     /// Shuts down our direction and reads until the client ends its own: closing with unread input would reset

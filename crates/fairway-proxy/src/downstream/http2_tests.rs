@@ -121,11 +121,11 @@ impl Http2TestClient {
     }
 
     /// Reads once, at most this many bytes.
-    pub(super) async fn read_some(&mut self, most: usize) {
-        let mut piece = vec![0; most];
-        let count = self.stream.read(&mut piece).await.unwrap();
+    pub(super) async fn read_some(&mut self, limit: usize) {
+        let mut chunk = vec![0; limit];
+        let count = self.stream.read(&mut chunk).await.unwrap();
         assert!(count > 0, "the connection ended");
-        self.input.extend_from_slice(&piece[..count]);
+        self.input.extend_from_slice(&chunk[..count]);
         self.process_input();
         self.flush().await;
     }

@@ -16,14 +16,14 @@ use crate::testing::{ScriptedConnect, TestWorker, read_head, run_local};
 async fn serve_sum(mut stream: DuplexStream, length: usize) {
     assert!(read_head(&mut stream).await);
     let (mut sum, mut left) = (0u64, length);
-    let mut piece = vec![0; 1000];
+    let mut chunk = vec![0; 1000];
     while left > 0 {
-        let most = left.min(piece.len());
-        let count = stream.read(&mut piece[..most]).await.unwrap();
+        let limit = left.min(chunk.len());
+        let count = stream.read(&mut chunk[..limit]).await.unwrap();
         if count == 0 {
             return;
         }
-        sum += piece[..count].iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        sum += chunk[..count].iter().map(|byte| u64::from(*byte)).sum::<u64>();
         left -= count;
     }
     let sum = sum.to_string();
@@ -93,10 +93,10 @@ async fn windows_grow_only_for_fast_uploads() {
         );
         drop(slow);
         let mut fast = Http2TestClient::new(&stage);
-        let most = upload(&stage, &mut fast, LENGTH, Duration::ZERO).await;
-        assert_eq!(most, 1024 * 1024 - 64 * 1024, "up to the largest window of a stream");
+        let limit = upload(&stage, &mut fast, LENGTH, Duration::ZERO).await;
+        assert_eq!(limit, 1024 * 1024 - 64 * 1024, "up to the largest window of a stream");
         let again = upload(&stage, &mut fast, LENGTH, Duration::ZERO).await;
-        assert!(again <= 2 * most, "what the first had is not forgotten: {again}");
+        assert!(again <= 2 * limit, "what the first had is not forgotten: {again}");
         drop((fast, idle));
         wait_until_idle(&stage).await;
     })
@@ -115,11 +115,11 @@ async fn serve_sized(mut stream: DuplexStream) {
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut left: usize = if path == "/never" { 0 } else { length };
         while left > 0 {
-            let piece = left.min(1000);
-            if stream.write_all(&[b'x'; 1000][..piece]).await.is_err() {
+            let chunk = left.min(1000);
+            if stream.write_all(&[b'x'; 1000][..chunk]).await.is_err() {
                 return;
             }
-            left -= piece;
+            left -= chunk;
         }
     }
 }
@@ -190,12 +190,12 @@ async fn endless_responses_take_turns_even_with_a_slow_client() {
                 browser.read_some(4096).await;
                 sleep(Duration::from_millis(10)).await;
             }
-            let came = both.map(|id| browser.responses[&id].body.len());
-            let grown = [came[0] - before[0], came[1] - before[1]];
+            let lengths = both.map(|id| browser.responses[&id].body.len());
+            let grown = [lengths[0] - before[0], lengths[1] - before[1]];
             // 12 MB in total.
             assert!(grown.iter().all(|grown| *grown > 3_000_000), "{half_minute}: {grown:?}");
             assert!(both.iter().all(|id| browser.responses[id].reset.is_none()), "{half_minute}");
-            before = came;
+            before = lengths;
         }
         drop(browser);
         wait_until_idle(&stage).await;

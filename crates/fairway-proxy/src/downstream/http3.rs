@@ -30,14 +30,14 @@ use fairway_http2::fields::Limits;
 use fairway_http3::{Code, Config, Event};
 use fairway_net::clock::{Deadline, Instant};
 use fairway_net::slots::{ExchangeSlots, MAX_SLOTS};
-use fairway_net::turns::go_on_later;
+use fairway_net::yielding::go_on_later;
 use quinn_proto::{Connection as Quic, VarInt};
 
-use super::arrival::{read_arrival, upgrade_connect};
-use super::carrier::Carrier;
+use super::accounting::Http3Ledger;
 use super::closed::linger;
+use super::datagram_transport::Carrier;
 use super::exchanges::{self, Exchanges};
-use super::ledger::Http3Ledger;
+use super::request_head::{read_arrival, upgrade_connect};
 use crate::exchange::{Request, exchange};
 use crate::fault::Fault;
 use crate::inspection::ClientProtocol;
@@ -251,7 +251,7 @@ impl<N: Network, C: Carrier, F: Future<Output = FinishedExchange>> Connection<N,
                 go_on_later(cx);
                 break;
             }
-            if self.exchanges.slots.rest() {
+            if self.exchanges.slots.is_idle() {
                 break;
             }
         }

@@ -22,7 +22,7 @@ use quinn_proto::{
 use tokio::sync::Notify;
 use tokio::time::{sleep_until, timeout};
 
-use super::carrier::Carrier;
+use super::datagram_transport::Carrier;
 use super::http3::{AcceptInfo, serve_with_carrier};
 use super::http3_client::{Http3Conversation, Http3Response, pseudo_headers, request_stream_id};
 use crate::listener::ListenerId;
@@ -43,7 +43,7 @@ struct MemoryNetwork {
     events: VecDeque<ConnectionEvent>,
     task: Option<Waker>,
     to_client: VecDeque<BytesMut>,
-    heard: Rc<Notify>,
+    received: Rc<Notify>,
     /// Source address of the client's datagrams.
     client: SocketAddr,
     /// Drops datagrams in both directions.
@@ -100,7 +100,7 @@ impl MemoryNetwork {
                 self.to_client.push_back(BytesMut::from(&output[..]));
             }
             output.clear();
-            self.heard.notify_one();
+            self.received.notify_one();
         }
         self.exchange_events(quic);
     }
@@ -130,7 +130,7 @@ impl Carrier for MemoryCarrier {
 /// A client.
 pub(super) struct Http3TestClient {
     between: Rc<RefCell<MemoryNetwork>>,
-    heard: Rc<Notify>,
+    received: Rc<Notify>,
     endpoint: Endpoint,
     handle: ConnectionHandle,
     pub(super) quic: Connection,
@@ -195,14 +195,14 @@ impl Http3TestClient {
         windows: Windows,
     ) -> (Self, impl Future<Output = ()> + use<>) {
         let (served, mut own, config) = endpoints(windows);
-        let heard = Rc::new(Notify::new());
+        let arrival = Rc::new(Notify::new());
         let between = MemoryNetwork {
             endpoint: served,
             handle: None,
             events: VecDeque::new(),
             task: None,
             to_client: VecDeque::new(),
-            heard: Rc::clone(&heard),
+            received: Rc::clone(&arrival),
             client: endpoint(9999),
             is_cut: false,
             is_deaf: false,
@@ -211,7 +211,7 @@ impl Http3TestClient {
         let (handle, quic) = own.connect(Instant::now().into_std(), config, server, "stage.invalid").unwrap();
         let mut browser = Self {
             between: Rc::new(RefCell::new(between)),
-            heard,
+            received: arrival,
             endpoint: own,
             handle,
             quic,
@@ -288,11 +288,11 @@ impl Http3TestClient {
             self.quic.handle_timeout(now);
         }
         self.take_events();
-        let mut begun = None;
+        let mut started = None;
         let mut output = Vec::new();
         while let Some(transmit) = self.quic.poll_transmit(now, 1, &mut output) {
             assert_eq!(transmit.size, output.len());
-            begun = self.between.borrow_mut().carry(BytesMut::from(&output[..])).or(begun);
+            started = self.between.borrow_mut().carry(BytesMut::from(&output[..])).or(started);
             output.clear();
         }
         while let Some(event) = self.quic.poll_endpoint_events() {
@@ -300,7 +300,7 @@ impl Http3TestClient {
                 self.quic.handle_event(response);
             }
         }
-        begun
+        started
     }
 
     fn take_events(&mut self) {
@@ -363,7 +363,7 @@ impl Http3TestClient {
 
     /// Runs until `is_done`; panics after an hour of virtual time.
     pub(super) async fn run_until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
-        let heard = Rc::clone(&self.heard);
+        let received = Rc::clone(&self.received);
         let done = async {
             loop {
                 self.pump();
@@ -371,10 +371,10 @@ impl Http3TestClient {
                     return;
                 }
                 match self.quic.poll_timeout() {
-                    None => heard.notified().await,
+                    None => received.notified().await,
                     Some(at) => {
                         tokio::select! {
-                            () = heard.notified() => {}
+                            () = received.notified() => {}
                             () = sleep_until(Instant::from_std(at)) => {}
                         }
                     }

@@ -341,12 +341,12 @@ fn encode(name: &str, value: &str, out: &mut Vec<u8>) {
 
 /// A prefix integer (RFC 7541 §5.1).
 fn integer(pattern: u8, bits: u32, number: usize, out: &mut Vec<u8>) {
-    let most = (1 << bits) - 1;
-    if number < most {
+    let limit = (1 << bits) - 1;
+    if number < limit {
         return out.push(pattern | number as u8);
     }
-    out.push(pattern | most as u8);
-    let mut rest = number - most;
+    out.push(pattern | limit as u8);
+    let mut rest = number - limit;
     while rest >= 128 {
         out.push((rest % 128) as u8 | 128);
         rest /= 128;
@@ -385,10 +385,10 @@ fn static_table_entry(index: usize) -> (String, String) {
 }
 
 fn number(bits: u32, rest: &mut &[u8]) -> usize {
-    let most = (1 << bits) - 1;
-    let mut value = usize::from(rest[0]) & most;
+    let limit = (1 << bits) - 1;
+    let mut value = usize::from(rest[0]) & limit;
     *rest = &rest[1..];
-    if value == most {
+    if value == limit {
         for shift in (0..).step_by(7) {
             let byte = rest[0];
             *rest = &rest[1..];

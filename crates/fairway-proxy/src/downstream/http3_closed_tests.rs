@@ -165,7 +165,7 @@ async fn a_client_that_does_not_read_its_decoder_stream_does_not_block_the_close
         browser.reads_decoder_stream = false;
         // A table of 4,096 bytes, with `:authority: a.b` as its first entry (RFC 9204 §4.3).
         open_with(&mut browser.quic, &[2, 0x3f, 0xe1, 0x1f, 0xc0, 3, b'a', b'.', b'b']);
-        let mut asked = 0;
+        let mut requests = 0;
         while browser.connection_error.is_none() {
             // GET https:/ with that authority: the section requires an acknowledgement.
             let id = browser.request_with_block(&[2, 0, 0xd1, 0xd7, 0xc1, 0x80]);
@@ -174,12 +174,12 @@ async fn a_client_that_does_not_read_its_decoder_stream_does_not_block_the_close
                     browser.connection_error.is_some() || browser.responses[&id].is_finished()
                 })
                 .await;
-            asked += 1;
-            assert!(asked < 5_000, "what waits is not bounded");
+            requests += 1;
+            assert!(requests < 5_000, "what waits is not bounded");
         }
         assert_eq!(browser.closed().await, EXCESSIVE_LOAD);
         assert_eq!(event_count(&stage, "connection_fault", "decoder_stream_unread"), 1);
-        assert!(asked > 1_000, "{asked} sections of honest clients that are slow");
+        assert!(requests > 1_000, "{requests} sections of honest clients that are slow");
         wait_until_idle(&stage).await;
     })
     .await;

@@ -45,16 +45,16 @@ async fn serve_body_back(mut stream: DuplexStream) {
     };
     stream.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes()).await.unwrap();
     let mut left = length.map_or(usize::MAX, |length| length.parse().unwrap());
-    let mut piece = vec![0; 16 * 1024];
+    let mut chunk = vec![0; 16 * 1024];
     let mut last = Vec::new();
     while left > 0 && !last.ends_with(b"\r\n\r\n") {
-        let count = stream.read(&mut piece).await.unwrap();
+        let count = stream.read(&mut chunk).await.unwrap();
         assert!(count > 0, "the request is complete");
         left -= count;
         // Chunks and trailers are returned as they arrive.
-        stream.write_all(&piece[..count]).await.unwrap();
+        stream.write_all(&chunk[..count]).await.unwrap();
         if length.is_none() {
-            last.extend_from_slice(&piece[..count]);
+            last.extend_from_slice(&chunk[..count]);
         }
     }
 }
@@ -274,9 +274,9 @@ async fn a_stalled_endpoint_stops_the_client() {
                 assert!(read_head(&mut stream).await);
                 sleep(Duration::from_secs(20)).await;
                 let mut left = 2_000_000;
-                let mut piece = vec![0; 16 * 1024];
+                let mut chunk = vec![0; 16 * 1024];
                 while left > 0 {
-                    left -= stream.read(&mut piece).await.unwrap();
+                    left -= stream.read(&mut chunk).await.unwrap();
                 }
                 stream.write_all(OK_RESPONSE).await.unwrap();
             })

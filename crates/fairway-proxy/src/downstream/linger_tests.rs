@@ -42,11 +42,11 @@ fn stage() -> TestWorker {
 }
 
 /// Sends everything before reading the response, as most clients do; returns the status.
-async fn send_all_then_read_status(stage: &TestWorker, head: &str, piece: &[u8]) -> u16 {
+async fn send_all_then_read_status(stage: &TestWorker, head: &str, chunk: &[u8]) -> u16 {
     let mut client = stage.client();
     client.send(head).await;
     for _ in 0..UPLOAD_BYTES / MEGABYTE_BYTES * 16 {
-        client.stream.write_all(piece).await.unwrap_or_else(|error| panic!("{head}: {error}"));
+        client.stream.write_all(chunk).await.unwrap_or_else(|error| panic!("{head}: {error}"));
     }
     let status = client.response().await.unwrap_or_else(|| panic!("{head}: no response")).status;
     assert_eq!(client.read_to_end().await, b"", "{head}");

@@ -1,11 +1,11 @@
 //! Downstream connections, by protocol.
 
-mod arrival;
-mod carrier;
+mod accounting;
+mod client_trust;
 mod closed;
-mod conduct;
 #[cfg(test)]
 mod conduct_tests;
+mod datagram_transport;
 mod exchanges;
 #[cfg(test)]
 mod grpc_tests;
@@ -24,9 +24,9 @@ pub(crate) mod http3_client;
 mod http3_closed_tests;
 #[cfg(test)]
 mod http3_tests;
-mod ledger;
 #[cfg(test)]
 mod linger_tests;
+mod request_head;
 mod spread;
 #[cfg(test)]
 mod websocket_handshake_tests;

@@ -224,9 +224,9 @@ async fn a_handshake_with_a_body_is_refused_unless_the_body_is_empty() {
             write_frame(FrameKind::Data, 0, 1, b"echoed", &mut bytes);
             let mut stream = stage.client().stream;
             stream.write_all(&bytes).await.unwrap();
-            let mut came = Vec::new();
-            while !came.windows(found.len()).any(|part| part == found) {
-                assert!(stream.read_buf(&mut came).await.unwrap() > 0, "{length}: {came:?}");
+            let mut received = Vec::new();
+            while !received.windows(found.len()).any(|part| part == found) {
+                assert!(stream.read_buf(&mut received).await.unwrap() > 0, "{length}: {received:?}");
             }
         }
     })

@@ -94,22 +94,22 @@ pub(super) async fn http1_tunnel(mut stream: DuplexStream, path: &str, seen: &Sh
         }
         _ => {}
     }
-    let mut piece = vec![0; 16 * 1024];
+    let mut chunk = vec![0; 16 * 1024];
     loop {
-        match stream.read(&mut piece).await {
+        match stream.read(&mut chunk).await {
             Ok(0) => break,
             Ok(count) => {
                 seen.borrow_mut().bytes_read += count;
-                if stream.write_all(&piece[..count]).await.is_err() {
+                if stream.write_all(&chunk[..count]).await.is_err() {
                     return seen.borrow_mut().tunnel_ends.push("broken");
                 }
             }
             Err(_) => return seen.borrow_mut().tunnel_ends.push("broken"),
         }
     }
-    let said = stream.write_all(b"bye").await;
+    let written = stream.write_all(b"bye").await;
     let _ = stream.shutdown().await;
-    seen.borrow_mut().tunnel_ends.push(if said.is_ok() { "end" } else { "broken" });
+    seen.borrow_mut().tunnel_ends.push(if written.is_ok() { "end" } else { "broken" });
 }
 
 pub(super) fn header(head: &str, name: &str) -> Option<String> {
@@ -131,13 +131,13 @@ pub(super) struct Tunnel {
 pub(super) struct Http2Endpoint {
     codec: Server,
     tunnels: BTreeMap<u32, Tunnel>,
-    seen: SharedLog,
+    received: SharedLog,
 }
 
 impl Http2Endpoint {
     async fn serve(mut stream: DuplexStream, seen: SharedLog, offers: bool, late: Duration) {
         let config = Config { extended_connect: offers, ..Config::default() };
-        let mut endpoint = Self { codec: Server::new(config, 0), tunnels: BTreeMap::new(), seen };
+        let mut endpoint = Self { codec: Server::new(config, 0), tunnels: BTreeMap::new(), received: seen };
         let mut input = Vec::new();
         sleep(late).await;
         loop {
@@ -168,14 +168,14 @@ impl Http2Endpoint {
                 Event::Head { stream, protocol, .. } => {
                     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
                     let path = text(head.target());
-                    let mut said = format!("{} {path}", text(head.method_bytes()));
+                    let mut request_line = format!("{} {path}", text(head.method_bytes()));
                     if let Some(protocol) = protocol {
-                        said += &format!(" {}", text(head.text(protocol)));
+                        request_line += &format!(" {}", text(head.text(protocol)));
                     }
                     for field in head.fields() {
-                        said += &format!("\n{}: {}", text(field.name), text(field.value));
+                        request_line += &format!("\n{}: {}", text(field.name), text(field.value));
                     }
-                    self.seen.borrow_mut().request_heads.push(said);
+                    self.received.borrow_mut().request_heads.push(request_line);
                     let due = Some(Instant::now() + SHORT_PAUSE);
                     self.tunnels.insert(stream, Tunnel { path, due, ..Tunnel::default() });
                 }
@@ -184,14 +184,14 @@ impl Http2Endpoint {
                     assert!(tunnel.due.is_none(), "nothing passes before the endpoint has agreed: {bytes:?}");
                     tunnel.is_ended |= end;
                     if tunnel.path != "/deaf" {
-                        self.seen.borrow_mut().bytes_read += bytes.len();
+                        self.received.borrow_mut().bytes_read += bytes.len();
                         tunnel.waits.extend_from_slice(bytes);
                         self.codec.consume(stream, bytes.len() as u32);
                     }
                 }
                 Event::Reset { stream, code, .. } => {
                     let end = if code == Code::Cancel { "broken" } else { "another code" };
-                    self.seen.borrow_mut().tunnel_ends.push(end);
+                    self.received.borrow_mut().tunnel_ends.push(end);
                     self.tunnels.remove(&stream);
                     self.codec.release(stream);
                 }
@@ -203,7 +203,7 @@ impl Http2Endpoint {
 
     /// Sends due responses and echoes data.
     fn poll_tunnels(&mut self) {
-        let Self { codec, tunnels, seen } = self;
+        let Self { codec, tunnels, received: seen } = self;
         tunnels.retain(|id, tunnel| {
             if tunnel.due.is_some_and(|due| due > Instant::now()) || tunnel.path == "/hang" {
                 return true;

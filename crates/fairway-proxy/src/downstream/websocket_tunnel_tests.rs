@@ -121,11 +121,11 @@ async fn a_stalled_side_stops_the_other() {
                 asker.bytes(60_000).await;
             }
             sleep(Duration::from_secs(1)).await;
-            let given = seen.borrow().bytes_written;
+            let written = seen.borrow().bytes_written;
             // Two pipes or windows, and one read.
-            assert!(given <= 320 * 1024, "{client:?} {endpoint:?}: {given}");
+            assert!(written <= 320 * 1024, "{client:?} {endpoint:?}: {written}");
             sleep(Duration::from_secs(1)).await;
-            assert_eq!(seen.borrow().bytes_written, given, "{client:?} {endpoint:?}");
+            assert_eq!(seen.borrow().bytes_written, written, "{client:?} {endpoint:?}");
         })
         .await;
     }

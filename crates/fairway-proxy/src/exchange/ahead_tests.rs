@@ -50,7 +50,7 @@ fn body(length: usize) -> Vec<u8> {
     (0..length).map(|_| random.u8(..)).collect()
 }
 
-fn answer(fields: &str, body: &[u8]) -> Vec<u8> {
+fn response_with(fields: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
@@ -62,7 +62,7 @@ async fn an_endpoint_is_free_before_its_client_has_taken_the_answer() {
             [(MAX_DISK_BYTES as u32, 0), (20_000, MAX_DISK_BYTES as u64), (0, MAX_DISK_BYTES as u64)]
         {
             let body = body(400_000);
-            let (stage, taken) = stage_sending(memory, disk, answer("", &body));
+            let (stage, taken) = stage_sending(memory, disk, response_with("", &body));
             let mut slow = stage.client();
             slow.send(GET_REQUEST).await;
             sleep(Duration::from_secs(5)).await;
@@ -88,8 +88,8 @@ async fn without_the_setting_an_endpoint_waits_for_its_client() {
         let body = body(400_000);
         for fields in ["", "X-Accel-Buffering: no\r\n"] {
             let (stage, taken) = match fields {
-                "" => stage_sending(0, 0, answer("", &body)),
-                _ => stage_sending(MAX_DISK_BYTES as u32, 0, answer(fields, &body)),
+                "" => stage_sending(0, 0, response_with("", &body)),
+                _ => stage_sending(MAX_DISK_BYTES as u32, 0, response_with(fields, &body)),
             };
             let mut slow = stage.client();
             slow.send(GET_REQUEST).await;
@@ -115,7 +115,7 @@ async fn whatever_comes_in_whatever_pieces_goes_on_as_it_came() {
                 response_bytes.extend_from_slice(b"\r\n");
             }
             response_bytes.extend_from_slice(b"0\r\nX-Sum: 7\r\n\r\n");
-            let response_bytes = if is_chunked { response_bytes } else { answer("", &body) };
+            let response_bytes = if is_chunked { response_bytes } else { response_with("", &body) };
             let (memory, disk) = (random.u32(..100_000), random.u64(..300_000));
             let (stage, _) = stage_sending(memory, disk, response_bytes);
             let mut client = stage.client();
@@ -125,10 +125,10 @@ async fn whatever_comes_in_whatever_pieces_goes_on_as_it_came() {
                 if random.u8(..8) == 0 {
                     sleep(Duration::from_millis(random.u64(..3000))).await;
                 }
-                let mut piece = vec![0; random.usize(1..50_000)];
-                let count = timeout(Duration::from_secs(9), client.stream.read(&mut piece)).await;
+                let mut chunk = vec![0; random.usize(1..50_000)];
+                let count = timeout(Duration::from_secs(9), client.stream.read(&mut chunk)).await;
                 match count {
-                    Ok(count) => received_bytes.extend_from_slice(&piece[..count.unwrap()]),
+                    Ok(count) => received_bytes.extend_from_slice(&chunk[..count.unwrap()]),
                     // Nothing more comes.
                     Err(_) => break,
                 }
@@ -180,13 +180,13 @@ async fn no_more_is_read_ahead_than_there_is_room_for_and_the_rest_streams() {
     run_local(async {
         let body = body(2 * MAX_DISK_BYTES);
         for (memory, disk) in [(100_000, 0), (1000, 200_000), (0, 0)] {
-            let (stage, taken) = stage_sending(memory, disk, answer("", &body));
+            let (stage, taken) = stage_sending(memory, disk, response_with("", &body));
             let mut client = stage.client();
             client.send(GET_REQUEST).await;
             sleep(Duration::from_secs(5)).await;
             // Bytes in pipes and sockets do not count.
-            let most = memory as usize + disk as usize + 400_000;
-            assert!(taken.get() < most, "{} of {most}", taken.get());
+            let limit = memory as usize + disk as usize + 400_000;
+            assert!(taken.get() < limit, "{} of {limit}", taken.get());
             assert!(client.response().await.unwrap().body == body);
         }
     })
@@ -196,7 +196,7 @@ async fn no_more_is_read_ahead_than_there_is_room_for_and_the_rest_streams() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_or_takes_nothing_leaves_nothing_behind() {
     run_local(async {
-        let (stage, _) = stage_sending(1000, MAX_DISK_BYTES as u64, answer("", &body(500_000)));
+        let (stage, _) = stage_sending(1000, MAX_DISK_BYTES as u64, response_with("", &body(500_000)));
         let mut leaving = stage.client();
         leaving.send(GET_REQUEST).await;
         let mut stalled = stage.client();

@@ -69,7 +69,7 @@ impl TestRequest {
         Received { method: self.method.to_owned(), target: self.target.clone(), body: self.body.clone() }
     }
 
-    fn answer(&self) -> Vec<u8> {
+    fn response(&self) -> Vec<u8> {
         body_of(&self.received())
     }
 }
@@ -154,9 +154,9 @@ async fn endpoint(
     loop {
         if let Some((received, used)) = parse_request(&pending) {
             pending.drain(..used);
-            let answer = response_to(&received, how);
+            let response = response_to(&received, how);
             seen.borrow_mut().push(received);
-            if !write_in_pieces(&mut stream, &answer, &sizes).await
+            if !write_in_pieces(&mut stream, &response, &sizes).await
                 || matches!(how, ResponseFraming::UntilClose)
             {
                 return;
@@ -188,8 +188,8 @@ fn run_case(
         let bytes: Vec<u8> = requests.iter().flat_map(TestRequest::bytes).collect();
         assert!(write_in_pieces(&mut client.stream, &bytes, from_client).await);
         for request in requests {
-            let answer = client.response().await;
-            assert_eq!(answer, Some(TestResponse { status: 200, body: request.answer() }));
+            let response = client.response().await;
+            assert_eq!(response, Some(TestResponse { status: 200, body: request.response() }));
         }
         let expected: Vec<Received> = requests.iter().map(TestRequest::received).collect();
         assert_eq!(*seen.borrow(), expected);

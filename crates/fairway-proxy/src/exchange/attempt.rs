@@ -59,7 +59,7 @@ pub(super) struct Attempts<'g, N: Network> {
     is_bound: bool,
     /// The request's place, if the backend limits requests.
     pub(super) request: Option<RequestPermit>,
-    made: u8,
+    attempts_made: u8,
 }
 
 /// Which connections may be used.
@@ -130,7 +130,16 @@ impl<'g, N: Network> Attempts<'g, N> {
         if let Some(budget) = group.retry_budget() {
             budget.earn();
         }
-        Self { group, now, reuse, tried: TriedMembers::default(), picks, is_bound, request: None, made: 0 }
+        Self {
+            group,
+            now,
+            reuse,
+            tried: TriedMembers::default(),
+            picks,
+            is_bound,
+            request: None,
+            attempts_made: 0,
+        }
     }
 
     /// Takes a place for the request, if the backend limits requests.
@@ -165,7 +174,7 @@ impl<'g, N: Network> Attempts<'g, N> {
             let is_unknown = self.picks.as_ref().is_some_and(|picks| picks.is_empty());
             return Err(if is_unknown { Fault::NoEndpoint } else { unpicked_fault(self.group) });
         };
-        self.made = self.made.saturating_add(1);
+        self.attempts_made = self.attempts_made.saturating_add(1);
         Ok(chosen)
     }
 
@@ -184,7 +193,7 @@ impl<'g, N: Network> Attempts<'g, N> {
             request.record_sent(self.now);
         }
         if exchange.record.is_traced {
-            propagate(exchange.buffers, self.made);
+            propagate(exchange.buffers, self.attempts_made);
         }
         let before = (lease.upstream().sent(), lease.upstream().received());
         let buffers = &*exchange.buffers;
@@ -201,7 +210,7 @@ impl<'g, N: Network> Attempts<'g, N> {
             let acknowledgement_timeout = lease.endpoint().acknowledgement_timeout(ACKNOWLEDGEMENT_TIMEOUT);
             let fault = match transact(exchange, lease.upstream(), self.now, acknowledgement_timeout).await {
                 Ok(reply) => {
-                    let (sent, head_received_at, attempts) = (self.now, Instant::now(), self.made);
+                    let (sent, head_received_at, attempts) = (self.now, Instant::now(), self.attempts_made);
                     return Ok(EndpointResponse {
                         lease,
                         reply,
@@ -297,7 +306,7 @@ impl<'g, N: Network> Attempts<'g, N> {
         }
         let took = self.now.saturating_duration_since(record.forwarding_started_at());
         let address = self.group.member(failure.endpoint).identity.address;
-        record.upstream = Some(UpstreamRecord::failed(address, self.made, took));
+        record.upstream = Some(UpstreamRecord::failed(address, self.attempts_made, took));
         let outcome = AttemptOutcome::Fault(failure.fault);
         buffers.extras.record_failed_attempt(address, outcome, took.into());
         if self.may_retry(env, &buffers.body, failure) && !self.is_connect_time_over(env, took) {
@@ -354,7 +363,7 @@ impl<'g, N: Network> Attempts<'g, N> {
             && !self.is_connect_time_over(env, took);
         if may {
             let address = response.lease.endpoint().identity.address;
-            let upstream = UpstreamRecord::failed(address, self.made, took);
+            let upstream = UpstreamRecord::failed(address, self.attempts_made, took);
             record.upstream = Some(UpstreamRecord { status, ..upstream });
             buffers.extras.record_failed_attempt(address, AttemptOutcome::Status(status), took.into());
             increment(&env.worker.counters.attempts.retried);
@@ -395,7 +404,7 @@ impl<'g, N: Network> Attempts<'g, N> {
     /// Whether one more attempt is allowed. Retries that the route configures need only the backend's budget.
     fn is_retry_allowed(&self, env: &Environment<'_, N>) -> bool {
         let retry = self.retry(env);
-        if self.tries() >= retry.tries {
+        if self.max_tries() >= retry.tries {
             return false;
         }
         let is_within_budget = match self.group.retry_budget() {
@@ -415,15 +424,15 @@ impl<'g, N: Network> Attempts<'g, N> {
 
     /// Attempts that count. A stale connection, which happens at most once, says nothing about an endpoint; while two endpoints
     /// shut down, a request may meet it and then both of them.
-    fn tries(&self) -> u8 {
-        self.made.saturating_sub(u8::from(self.reuse == Reuse::Never))
+    fn max_tries(&self) -> u8 {
+        self.attempts_made.saturating_sub(u8::from(self.reuse == Reuse::Never))
     }
 
     /// The delay before the next attempt, if the rule or the backend sets one: up to a quarter longer, so that requests that
     /// failed together are not repeated together.
     #[inline]
     pub(super) fn backoff(&self, env: &Environment<'_, N>) -> Option<Duration> {
-        if self.tries() == 0 {
+        if self.max_tries() == 0 {
             return None;
         }
         let least = self.retry(env).backoff;

@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::metrics::record::{AttemptOutcome, ExchangeRecord, FailedAttempt};
 use crate::network::Network;
 use crate::peer::Peer;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 use crate::worker::{Adopted, EndpointHop, FailureSignature, Worker};
 
 /// The cause, and the version that it counts for.

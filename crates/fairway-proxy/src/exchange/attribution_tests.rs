@@ -296,7 +296,7 @@ async fn an_endpoint_that_dies_by_itself_costs_no_change() {
         let open = config_with_phases(1, Vec::new());
         let stage = TestWorker::with_config(&open, |_| ScriptedConnect::Refused);
         assert_eq!(status(&stage, POST).await, 502);
-        stage.publish(&with_rule(open, |rule| rule.phases = set_header("1").kept()));
+        stage.publish(&with_rule(open, |rule| rule.phases = set_header("1").shared()));
         assert_eq!(status(&stage, POST).await, 502);
         let expected = [failed(1, Attribution::Endpoint, 1), failed(2, Attribution::Endpoint, 1)];
         assert_eq!(counted(&stage), expected);
@@ -412,7 +412,7 @@ async fn clients_that_leave_or_break_rules_cost_nobody_anything() {
         let mut client = stage.client();
         client.send(GET_REQUEST).await;
         sleep(Duration::from_millis(100)).await;
-        stage.publish(&with_rule(open, |rule| rule.phases = set_header("1").kept()));
+        stage.publish(&with_rule(open, |rule| rule.phases = set_header("1").shared()));
         drop(client);
         sleep(Duration::from_millis(100)).await;
         assert_eq!(status(&stage, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n").await, 400);

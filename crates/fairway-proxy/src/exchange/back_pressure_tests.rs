@@ -49,8 +49,8 @@ async fn statuses_of_http2(stage: &TestWorker) -> Vec<u16> {
     let mut raw = Raw::new(stage.client().stream, &SentFrames::default());
     let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, FLAG_END_STREAM, 0, &[])].concat();
     // `GET http://a/`: fields of the static table, and a literal that enters no table (RFC 7541 §6).
-    let asked = frame(HEADERS, FLAG_END_STREAM | FLAG_END_HEADERS, 1, b"\x82\x86\x84\x01\x01a");
-    raw.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &asked].concat()).await;
+    let request = frame(HEADERS, FLAG_END_STREAM | FLAG_END_HEADERS, 1, b"\x82\x86\x84\x01\x01a");
+    raw.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &request].concat()).await;
     sleep(seconds(10)).await;
     let mut statuses: Vec<u16> = Vec::new();
     while statuses.last().is_none_or(|status| *status < 200) {
@@ -74,9 +74,9 @@ async fn interim_answers_without_end_are_not_hoarded() {
         run_local(async {
             let taken = Rc::new(Cell::new(0));
             let stage = TestWorker::new(1, |_, _| {}, without_end(interim, &taken));
-            let came = if is_http2 { statuses_of_http2(&stage).await } else { statuses(&stage).await };
+            let received = if is_http2 { statuses_of_http2(&stage).await } else { statuses(&stage).await };
             let expected: Vec<u16> = [vec![103; passed_on], vec![502]].concat();
-            assert_eq!(came, expected, "over HTTP/2: {is_http2}");
+            assert_eq!(received, expected, "over HTTP/2: {is_http2}");
             assert!(taken.get() < 1_000_000, "{} bytes were taken", taken.get());
             assert_eq!(stage.metric_value("fairway_faults_total{reason=\"upstream_malformed\"}"), 1);
         })
@@ -98,10 +98,10 @@ async fn what_the_client_does_not_read_is_not_taken_from_the_endpoint() {
                         .write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes())
                         .await
                         .unwrap();
-                    let piece =
+                    let chunk =
                         b"3f8\r\n".iter().chain(&[b'a'; 1016]).chain(b"\r\n").copied().collect::<Vec<_>>();
-                    while counter.get() < 9_000_000 && stream.write_all(&piece).await.is_ok() {
-                        counter.set(counter.get() + piece.len());
+                    while counter.get() < 9_000_000 && stream.write_all(&chunk).await.is_ok() {
+                        counter.set(counter.get() + chunk.len());
                     }
                     std::future::pending::<()>().await;
                 })

@@ -27,8 +27,8 @@ fn script(_: SocketAddr) -> ScriptedConnect {
     ScriptedConnect::served_by(answering)
 }
 
-fn share(backend: &str, most: Option<u64>) -> WeightedBackend {
-    let bodies = BodyHandling { max_request: most, ..BodyHandling::default() }.kept();
+fn share(backend: &str, limit: Option<u64>) -> WeightedBackend {
+    let bodies = BodyHandling { max_request: limit, ..BodyHandling::default() }.if_not_empty();
     WeightedBackend { bodies, ..WeightedBackend::new(backend.into(), 1) }
 }
 

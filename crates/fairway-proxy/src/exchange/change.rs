@@ -14,7 +14,7 @@ use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::listener::ListenerId;
 use crate::peer::Peer;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 use crate::worker::Adopted;
 
 /// What a fault depends on.

@@ -15,7 +15,7 @@ use fairway_http::{BodySize, Known};
 use fairway_net::clock::Instant;
 use fairway_routing::GrpcAuthCheck;
 
-use super::ask::AuthOutcome;
+use super::auth_subrequest::AuthOutcome;
 use super::environment::{ClientSide, Exchange};
 use super::subrequest::{self, Sink, Subrequest, SubrequestHandler};
 use super::transact::send_continue;

@@ -32,7 +32,9 @@ fn millis(count: u64) -> Duration {
 fn config(endpoints: usize, traffic: BackendTraffic) -> Config {
     let mut config = config_with_phases(endpoints, Vec::new());
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
-    config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.kept(), ..backend }));
+    config
+        .backends
+        .insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.if_not_empty(), ..backend }));
     config
 }
 
@@ -156,7 +158,7 @@ async fn a_request_waits_for_as_long_as_connecting_may_take() {
 /// Counts the open connections.
 struct ConnectionCounter {
     now: Cell<u32>,
-    most: Cell<u32>,
+    highest: Cell<u32>,
 }
 
 /// Serves until the proxy closes the connection, and counts it.
@@ -181,13 +183,13 @@ fn counting(
 ) -> impl Fn(SocketAddr) -> ScriptedConnect + Copy {
     move |_| {
         opened.now.set(opened.now.get() + 1);
-        opened.most.set(opened.most.get().max(opened.now.get()));
+        opened.highest.set(opened.highest.get().max(opened.now.get()));
         ScriptedConnect::served_by(move |stream| counted(stream, time, opened))
     }
 }
 
 fn opened() -> &'static ConnectionCounter {
-    Box::leak(Box::new(ConnectionCounter { now: Cell::new(0), most: Cell::new(0) }))
+    Box::leak(Box::new(ConnectionCounter { now: Cell::new(0), highest: Cell::new(0) }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,7 +210,7 @@ async fn idle_connections_of_a_worker_give_way_to_requests_of_another_without_an
             }
         }
         assert_eq!(under_way(&stages[0]).connections, 3, "they are idle");
-        assert!(opened.most.get() <= 3, "{} connections", opened.most.get());
+        assert!(opened.highest.get() <= 3, "{} connections", opened.highest.get());
         come_to_rest(&stages).await;
     })
     .await;
@@ -230,7 +232,7 @@ async fn where_all_connections_are_in_use_a_request_waits_if_it_may() {
             assert_eq!(status(client).await, 200);
         }
         assert_eq!(began.elapsed().as_secs(), 2);
-        assert_eq!(opened.most.get(), 2);
+        assert_eq!(opened.highest.get(), 2);
         let first = stages[0].connects().len();
         assert_eq!(
             (first, stages[1].connects().len()),
@@ -384,10 +386,10 @@ async fn a_request_that_fails_or_takes_too_long_makes_room() {
 }
 
 /// An endpoint whose every other connection closes after the request head; the others respond after a while.
-fn every_other(made: &'static Cell<u32>) -> impl Fn(SocketAddr) -> ScriptedConnect + Copy {
+fn every_other(connects: &'static Cell<u32>) -> impl Fn(SocketAddr) -> ScriptedConnect + Copy {
     move |_| {
-        made.set(made.get() + 1);
-        match made.get() % 2 {
+        connects.set(connects.get() + 1);
+        match connects.get() % 2 {
             1 => ScriptedConnect::served_by(|mut stream| async move { _ = read_head(&mut stream).await }),
             _ => ScriptedConnect::served_by(|stream| serve_after(stream, SECOND)),
         }

@@ -40,7 +40,7 @@ struct Case {
     length: usize,
     has_length: bool,
     /// The sizes of the pieces, used repeatedly, and whether the endpoint pauses after each.
-    pieces: Vec<(usize, bool)>,
+    chunks: Vec<(usize, bool)>,
     /// How much the client reads at a time.
     reads: usize,
     end: CaseEnd,
@@ -62,7 +62,7 @@ struct Script {
     endpoint: Protocol,
     has_length: bool,
     body: Vec<u8>,
-    pieces: Vec<(usize, bool)>,
+    chunks: Vec<(usize, bool)>,
     /// Where the body is truncated.
     cut: Option<usize>,
 }
@@ -77,7 +77,7 @@ impl Script {
         raw.send(response_head(endpoint, id, if self.has_length { &fields } else { &[] })).await;
         let is_plain = self.has_length && endpoint == Protocol::Http1;
         let mut rest = &self.body[..self.cut.unwrap_or(self.body.len())];
-        for (length, pauses) in self.pieces.iter().cycle() {
+        for (length, pauses) in self.chunks.iter().cycle() {
             let (part, behind) = rest.split_at((*length).min(rest.len()));
             rest = behind;
             // An empty chunk would be the last.
@@ -107,8 +107,8 @@ impl Case {
             CaseEnd::BreaksOff(at) => Some(at.index(body.len())),
             CaseEnd::Whole | CaseEnd::Leaves(_) | CaseEnd::Resets(_) => None,
         };
-        let (endpoint, has_length, pieces) = (self.endpoint, self.has_length, self.pieces.clone());
-        let script = Rc::new(Script { endpoint, has_length, body: body.to_vec(), pieces, cut });
+        let (endpoint, has_length, pieces) = (self.endpoint, self.has_length, self.chunks.clone());
+        let script = Rc::new(Script { endpoint, has_length, body: body.to_vec(), chunks: pieces, cut });
         compressing_with((self.coding, self.level), endpoint, move |raw| {
             let script = Rc::clone(&script);
             async move { script.run(raw).await }
@@ -162,7 +162,7 @@ fn case() -> impl Strategy<Value = Case> {
     let coding = select(&CODINGS[..]).prop_flat_map(|(coding, levels)| (Just(coding), levels));
     let length = prop_oneof![1..40_usize, 1..3_000_usize, 1..=MAX_BODY];
     let sizes = prop_oneof![1..20_usize, 1..2_000_usize, 1..=MAX_BODY];
-    let pieces = vec((sizes, prop::bool::weighted(0.2)), 1..5);
+    let parts = vec((sizes, prop::bool::weighted(0.2)), 1..5);
     let reads = prop_oneof![1..20_usize, Just(64 * 1024)];
     let after = || prop_oneof![0..600_usize, 0..MAX_BODY];
     let end = prop_oneof![
@@ -172,13 +172,13 @@ fn case() -> impl Strategy<Value = Case> {
         1 => after().prop_map(CaseEnd::Resets),
     ];
     let shape = (select(&PAIRS[..]), coding, any::<u64>(), length, any::<bool>());
-    (shape, pieces, reads, end).prop_map(|(shape, mut pieces, reads, end)| {
+    (shape, parts, reads, end).prop_map(|(shape, mut pieces, reads, end)| {
         let ((client, endpoint), (coding, level), seed, length, has_length) = shape;
         // HTTP/1 also gets bodies that are longer than all windows.
         let length = if endpoint == Protocol::Http1 && length > 3_000 { 5 * length } else { length };
         // Keeps bodies from having thousands of pieces.
         pieces.iter_mut().for_each(|(size, _)| *size = (*size).max(length / 100));
-        Case { client, endpoint, coding, level, seed, length, has_length, pieces, reads, end }
+        Case { client, endpoint, coding, level, seed, length, has_length, chunks: pieces, reads, end }
     })
 }
 

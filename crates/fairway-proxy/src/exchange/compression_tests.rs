@@ -76,7 +76,7 @@ fn compressing<F: Future<Output = ()> + 'static>(
     };
     let play = Rc::new(play);
     let edit = |rule: &mut fairway_model::Rule| {
-        rule.phases = [compression].into_iter().chain(more).collect::<Phases>().kept();
+        rule.phases = [compression].into_iter().chain(more).collect::<Phases>().shared();
     };
     TestWorker::with_protocol_and_rule(protocol, 1, edit, move |_| {
         let play = Rc::clone(&play);
@@ -168,9 +168,9 @@ impl TestClient {
     }
 
     /// Reads once; returns the number of bytes.
-    pub(super) async fn read_at_most(&mut self, most: usize) -> usize {
-        let mut piece = (&mut self.stream).take(most as u64);
-        let count = timeout(Duration::from_secs(600), piece.read_buf(&mut self.input)).await.unwrap();
+    pub(super) async fn read_at_most(&mut self, limit: usize) -> usize {
+        let mut chunk = (&mut self.stream).take(limit as u64);
+        let count = timeout(Duration::from_secs(600), chunk.read_buf(&mut self.input)).await.unwrap();
         let count = count.unwrap_or(0);
         let is_closed = count == 0;
         match self.speaks {

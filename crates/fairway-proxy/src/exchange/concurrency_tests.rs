@@ -33,7 +33,7 @@ fn seconds(count: u64) -> Duration {
 fn config(limits: BackendLimits) -> Config {
     let mut config = config_with_phases(1, Vec::new());
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
-    let traffic = BackendTraffic { limits: Some(limits), ..BackendTraffic::default() }.kept();
+    let traffic = BackendTraffic { limits: Some(limits), ..BackendTraffic::default() }.if_not_empty();
     config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic, ..backend }));
     config
 }
@@ -50,19 +50,19 @@ fn limit(stage: &TestWorker) -> u32 {
 
 /// An endpoint: how many requests it processes at a time, how long that takes, and its responses.
 struct WorkingEndpoint {
-    places: Semaphore,
+    permits: Semaphore,
     time: Cell<Duration>,
     response: Cell<&'static [u8]>,
 }
 
 fn work(places: usize, time: Duration) -> &'static WorkingEndpoint {
     let (places, time, response) = (Semaphore::new(places), Cell::new(time), Cell::new(OK_RESPONSE));
-    Box::leak(Box::new(WorkingEndpoint { places, time, response }))
+    Box::leak(Box::new(WorkingEndpoint { permits: places, time, response }))
 }
 
 async fn working(mut stream: DuplexStream, work: &WorkingEndpoint) {
     while read_head(&mut stream).await {
-        let place = work.places.acquire().await.unwrap();
+        let place = work.permits.acquire().await.unwrap();
         sleep(work.time.get()).await;
         drop(place);
         if stream.write_all(work.response.get()).await.is_err() {
@@ -138,13 +138,13 @@ async fn under_load_as_many_are_let_in_as_the_backend_answers_without_delay_and_
         let refused = stages.each_ref().map(|stage| stage.metric_value(FULL_METRIC));
         assert!(before.refused > 500 && refused.iter().all(|count| *count > 300), "{refused:?}");
 
-        work.places.acquire_many(5).await.unwrap().forget();
+        work.permits.acquire_many(5).await.unwrap().forget();
         sleep(seconds(3)).await;
         let (weaker, least, most) = watch(&stages[0], seen, seconds(10)).await;
         assert!(5 <= least && most <= 10, "from {least} to {most}");
         assert!((970..=1_010).contains(&weaker.served), "{} of 1000", weaker.served);
 
-        work.places.add_permits(5);
+        work.permits.add_permits(5);
         sleep(seconds(3)).await;
         let (again, least, most) = watch(&stages[0], seen, seconds(10)).await;
         // Responses of the previous interval let a growing limit overshoot for a moment.

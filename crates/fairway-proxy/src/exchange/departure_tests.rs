@@ -74,8 +74,8 @@ impl OpenConnectionCount {
     }
 }
 
-fn script(wait: Wait, held: &OpenConnectionCount) -> impl Fn(SocketAddr) -> ScriptedConnect + 'static {
-    let held = held.clone();
+fn script(wait: Wait, connections: &OpenConnectionCount) -> impl Fn(SocketAddr) -> ScriptedConnect + 'static {
+    let connections = connections.clone();
     move |to| match wait {
         Wait::Connect => ScriptedConnect::Silence,
         Wait::HeadOfASecondEndpoint if to == endpoint(0) => {
@@ -84,13 +84,13 @@ fn script(wait: Wait, held: &OpenConnectionCount) -> impl Fn(SocketAddr) -> Scri
             })
         }
         _ => {
-            let held = held.clone();
-            ScriptedConnect::served_by(move |stream| held.serve(wait, stream))
+            let connections = connections.clone();
+            ScriptedConnect::served_by(move |stream| connections.serve(wait, stream))
         }
     }
 }
 
-async fn leave(mut client: Client, how: Leaving) -> Option<Client> {
+async fn depart(mut client: Client, how: Leaving) -> Option<Client> {
     match how {
         Leaving::Closes => None,
         Leaving::EndsItsDirection => {
@@ -113,24 +113,24 @@ async fn run_ready_tasks() {
 }
 
 async fn check_departure(wait: Wait, request: &[u8], how: Leaving) {
-    let held = OpenConnectionCount::default();
+    let connections = OpenConnectionCount::default();
     let stage = TestWorker::new(
         2,
         |policy, _| policy.timeouts.connect = Duration::from_secs(60),
-        script(wait, &held),
+        script(wait, &connections),
     );
     let mut client = stage.client();
     client.send(request).await;
     run_ready_tasks().await;
     sleep(Duration::from_millis(5)).await;
     let began = Instant::now();
-    let _client = leave(client, how).await;
+    let _client = depart(client, how).await;
     run_ready_tasks().await;
     let case = format!("{wait:?}, {how:?}, {} bytes", request.len());
     assert!(stage.has_metric_line("fairway_faults_total{reason=\"client_gone\"} 1"), "{case}");
     assert_eq!(stage.metric_value("fairway_connections_open"), 0, "{case}");
     sleep(Duration::from_millis(20)).await;
-    assert_eq!(held.0.get(), 0, "{case}: the endpoint's side is closed");
+    assert_eq!(connections.0.get(), 0, "{case}: the endpoint's side is closed");
     assert!(began.elapsed() < Duration::from_millis(100), "{case}: {:?}", began.elapsed());
 }
 
@@ -175,10 +175,10 @@ async fn a_client_that_leaves_while_the_window_of_the_endpoint_is_closed_is_gone
     let text = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n";
     let of_http1 = [&text[..], &[b'b'; 10_000]].concat();
     // `POST http://a/`: fields of the static table, and a literal that enters no table (RFC 7541 §6).
-    let asked = frame(HEADERS, FLAG_END_HEADERS, 1, b"\x83\x86\x84\x01\x01a");
+    let request_head = frame(HEADERS, FLAG_END_HEADERS, 1, b"\x83\x86\x84\x01\x01a");
     let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, FLAG_END_STREAM, 0, &[])].concat();
     let body = frame(DATA, 0, 1, &[b'b'; 10_000]);
-    let of_http2 = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &asked, &body].concat();
+    let of_http2 = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &request_head, &body].concat();
     for request in [of_http1, of_http2] {
         run_local(async {
             let (stage, sent_frames) = hostile_tests::stage(1, |_, raw| without_a_window(raw));
@@ -212,8 +212,8 @@ async fn an_exchange_may_be_dropped_wherever_it_waits() {
 
 /// Polls the client's connection this many times, drops it, and checks the counts.
 async fn dropped_after(polls: usize, wait: Wait) {
-    let held = OpenConnectionCount::default();
-    let stage = TestWorker::new(2, |_, _| {}, script(wait, &held));
+    let open_connections = OpenConnectionCount::default();
+    let stage = TestWorker::new(2, |_, _| {}, script(wait, &open_connections));
     let (mut client, serving) = stage.unserved_client();
     client.send([GET_REQUEST, POST.as_bytes(), GET_REQUEST].concat()).await;
     {
@@ -231,7 +231,11 @@ async fn dropped_after(polls: usize, wait: Wait) {
     // The connects that races left behind end, too.
     sleep(Duration::from_secs(120)).await;
     assert_eq!(stage.check_idle(), Ok(()), "{wait:?} after {polls} polls");
-    assert_eq!(held.0.get(), 0, "{wait:?} after {polls} polls: connections to endpoints are closed");
+    assert_eq!(
+        open_connections.0.get(),
+        0,
+        "{wait:?} after {polls} polls: connections to endpoints are closed"
+    );
 }
 
 #[tokio::test(start_paused = true)]

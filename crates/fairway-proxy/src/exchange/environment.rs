@@ -17,7 +17,7 @@ use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::body::BodyBounds;
 use crate::request::client::Client;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 use crate::worker::{Adopted, EndpointHop, Worker};
 
 /// The client's side of one exchange: its connection, or its stream of a shared connection.

@@ -63,7 +63,7 @@ fn phases(extension: Extension) -> Vec<Phases> {
 }
 
 /// A service that responds to every message of a stream.
-async fn serving(mut stream: DuplexStream, answer: RespondFn, messages: Messages) {
+async fn serving(mut stream: DuplexStream, reply: RespondFn, messages: Messages) {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
@@ -86,11 +86,11 @@ async fn serving(mut stream: DuplexStream, answer: RespondFn, messages: Messages
             let _ = stream.write_all(b"0\r\ngrpc-status: 0\r\n\r\n").await;
             return;
         }
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         let seen = |message: &[u8]| {
             let request = ProcessingRequest::decode(message).unwrap();
-            if let Some(response) = request.request.as_ref().and_then(|request| answer(request)) {
-                answers.extend(encode(&ProcessingResponse {
+            if let Some(response) = request.request.as_ref().and_then(|request| reply(request)) {
+                responses.extend(encode(&ProcessingResponse {
                     response: Some(response),
                     ..ProcessingResponse::default()
                 }));
@@ -99,8 +99,8 @@ async fn serving(mut stream: DuplexStream, answer: RespondFn, messages: Messages
             true
         };
         frames.feed(&chunk, seen).unwrap();
-        if !answers.is_empty() {
-            let framed = [format!("{:x}\r\n", answers.len()).as_bytes(), &answers, b"\r\n"].concat();
+        if !responses.is_empty() {
+            let framed = [format!("{:x}\r\n", responses.len()).as_bytes(), &responses, b"\r\n"].concat();
             if stream.write_all(&framed).await.is_err() {
                 return;
             }
@@ -123,7 +123,7 @@ async fn chunk(stream: &mut DuplexStream) -> Option<Vec<u8>> {
 
 struct Scene {
     stage: TestWorker,
-    seen: ReceivedRequests,
+    received: ReceivedRequests,
     messages: Messages,
 }
 
@@ -133,11 +133,11 @@ fn scene(
     answer: impl Fn(&processing_request::Request) -> Option<processing_response::Response> + 'static,
 ) -> Scene {
     let (seen, messages): (ReceivedRequests, Messages) = Default::default();
-    let answer: RespondFn = Rc::new(answer);
+    let reply: RespondFn = Rc::new(answer);
     let script = {
         let (seen, messages) = (Rc::clone(&seen), Rc::clone(&messages));
         move |to: SocketAddr| {
-            let (seen, messages, answer) = (Rc::clone(&seen), Rc::clone(&messages), Rc::clone(&answer));
+            let (seen, messages, answer) = (Rc::clone(&seen), Rc::clone(&messages), Rc::clone(&reply));
             match to.port() {
                 100 => ScriptedConnect::served_by(move |stream| serving(stream, answer, messages)),
                 number => ScriptedConnect::served_by(move |stream| {
@@ -146,7 +146,7 @@ fn scene(
             }
         }
     };
-    Scene { stage: TestWorker::with_phases(1, phases(extension), script), seen, messages }
+    Scene { stage: TestWorker::with_phases(1, phases(extension), script), received: seen, messages }
 }
 
 fn ok() -> &'static str {
@@ -191,18 +191,19 @@ fn pass(request: &processing_request::Request) -> Option<processing_response::Re
 #[tokio::test(start_paused = true)]
 async fn the_headers_of_a_request_and_its_response_are_changed() {
     run_local(async {
-        let Scene { stage, seen, messages } = scene(extension(headers(), headers()), ok(), |request| {
-            Some(match request {
-                processing_request::Request::RequestHeaders(_) => {
-                    let response = common(Some(set("x-user", "alice")), None);
-                    processing_response::Response::RequestHeaders(HeadersResponse { response })
-                }
-                _ => {
-                    let response = common(Some(set("x-seen", "yes")), None);
-                    processing_response::Response::ResponseHeaders(HeadersResponse { response })
-                }
-            })
-        });
+        let Scene { stage, received: seen, messages } =
+            scene(extension(headers(), headers()), ok(), |request| {
+                Some(match request {
+                    processing_request::Request::RequestHeaders(_) => {
+                        let response = common(Some(set("x-user", "alice")), None);
+                        processing_response::Response::RequestHeaders(HeadersResponse { response })
+                    }
+                    _ => {
+                        let response = common(Some(set("x-seen", "yes")), None);
+                        processing_response::Response::ResponseHeaders(HeadersResponse { response })
+                    }
+                })
+            });
         let mut client = stage.client();
         for _ in 0..2 {
             client.send(POST).await;
@@ -226,7 +227,7 @@ async fn the_headers_of_a_request_and_its_response_are_changed() {
 async fn a_service_that_sees_no_more_than_the_head_of_a_request_is_out_of_the_way_then() {
     run_local(async {
         let none = ProcessingPhases::default();
-        let Scene { stage, seen, messages } = scene(extension(headers(), none), ok(), pass);
+        let Scene { stage, received: seen, messages } = scene(extension(headers(), none), ok(), pass);
         assert_eq!(stage.client().request(POST).await.unwrap().status, 200);
         assert!(seen.borrow()[0].1.ends_with("\r\n\r\nbody"));
         assert_eq!(messages.borrow().len(), 1);
@@ -239,7 +240,7 @@ async fn bodies_in_both_directions_are_replaced() {
     for mode in [BodyMode::Streamed, BodyMode::Buffered, BodyMode::BufferedPartial] {
         run_local(async {
             let extension = extension(with_body(mode), with_body(mode));
-            let Scene { stage, seen, .. } = scene(extension, ok(), |request| match request {
+            let Scene { stage, received: seen, .. } = scene(extension, ok(), |request| match request {
                 processing_request::Request::RequestBody(body) if !body.body.is_empty() => {
                     let response = common(None, Some(b"other body"));
                     Some(processing_response::Response::RequestBody(BodyResponse { response }))
@@ -253,8 +254,8 @@ async fn bodies_in_both_directions_are_replaced() {
             });
             let mut client = stage.client();
             client.send(POST).await;
-            let answer = client.response_text().await;
-            assert!(answer.starts_with("HTTP/1.1 200 "), "{mode:?}: {answer}");
+            let reply = client.response_text().await;
+            assert!(reply.starts_with("HTTP/1.1 200 "), "{mode:?}: {reply}");
             run_ready_tasks().await;
             let seen = seen.borrow();
             // The script of the endpoint reads no chunks.
@@ -270,7 +271,7 @@ async fn bodies_in_both_directions_are_replaced() {
 #[tokio::test(start_paused = true)]
 async fn a_service_answers_in_the_place_of_the_endpoint() {
     run_local(async {
-        let Scene { stage, seen, .. } = scene(extension(headers(), headers()), ok(), |_| {
+        let Scene { stage, received: seen, .. } = scene(extension(headers(), headers()), ok(), |_| {
             Some(processing_response::Response::ImmediateResponse(ImmediateResponse {
                 status: Some(HttpStatus { code: 403 }),
                 headers: Some(set("x-rule", "942100")),
@@ -294,7 +295,7 @@ async fn a_service_that_does_not_answer_closes_or_is_passed_by_as_the_policy_say
     for (failure_mode_allow, status) in [(false, 500), (true, 200)] {
         run_local(async {
             let extension = Extension { failure_mode_allow, ..extension(headers(), headers()) };
-            let Scene { stage, seen, .. } = scene(extension, ok(), |_| None);
+            let Scene { stage, received: seen, .. } = scene(extension, ok(), |_| None);
             let began = tokio::time::Instant::now();
             assert_eq!(stage.client().request(POST).await.unwrap().status, status);
             assert!(began.elapsed() < Duration::from_secs(1), "its messages have 200 ms");

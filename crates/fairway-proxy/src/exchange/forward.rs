@@ -15,14 +15,14 @@ use fairway_model::{Action, Backend, ForwardedPath};
 use fairway_net::clock::Instant;
 use fairway_routing::{BackendSlot, CompiledRule, ErrorPagesStep, Targets};
 
-use super::ahead::ReadAhead;
 use super::alternative::advertise_http3;
 use super::attempt::{Attempts, EndpointResponse};
 use super::environment::{ClientSide, Ending, Environment, Exchange};
+use super::read_ahead::ReadAhead;
 use super::relay::{BrokenResponse, ClientEnd, Relayed, ResponsePipeline, relay, relay_rest};
 use super::respond::{self, ForwardOutcome};
 use super::tunnel::tunnel;
-use super::{early, forwarded, places, race, sticky, web};
+use super::{backend_permit, early, forwarded, race, sticky, web};
 use crate::body_steps::{self, BodySteps};
 use crate::buffers::Buffers;
 use crate::compression;
@@ -103,7 +103,7 @@ fn choose_group<N: Network>(
     for fallback in fallbacks {
         let other = group_of(&fallback.rule);
         if is_ready(&other) {
-            for (name, value) in &fallback.to.fields {
+            for (name, value) in &fallback.fallback.fields {
                 buffers.request.set(name.as_bytes(), value.as_bytes());
             }
             return other;
@@ -175,7 +175,7 @@ fn prepare<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
     if let Some(fields) = &env.rule().steps().forwarding.fields {
         filter::set_on_request(fields, env.sources(), buffers);
     }
-    let chosen = &env.rule().steps().forwarding.chosen;
+    let chosen = &env.rule().steps().forwarding.conditional_headers;
     if !chosen.is_empty() {
         filter::set_chosen_on_request(chosen, env.sources(), buffers);
     }
@@ -191,7 +191,8 @@ fn try_endpoints<'e, N: Network, D: Downstream>(
     let mut attempts = Attempts::start(exchange, group);
     async move {
         if let Err(full) = attempts.begin_request() {
-            attempts.request = Box::pin(places::wait_for_request(exchange, &mut attempts, full)).await?;
+            attempts.request =
+                Box::pin(backend_permit::wait_for_request(exchange, &mut attempts, full)).await?;
         }
         loop {
             if let Some(backoff) = attempts.backoff(&exchange.env) {
@@ -419,7 +420,7 @@ pub(super) fn response_body_steps<N: Network>(
     body: &mut BodySize,
 ) -> Option<Box<BodySteps>> {
     let steps = body_steps::for_response(env.rule(), &mut buffers.response, body);
-    let Some(compression) = &env.rule().steps().answers.compression else { return steps };
+    let Some(compression) = &env.rule().steps().responses.compression else { return steps };
     // Responses that Fairway or a service reads are not compressed. gRPC messages have their own compression.
     if steps.is_some() || env.is_for_fairway || env.is_extended || env.intake.dialect != Dialect::None {
         return steps;

@@ -21,11 +21,11 @@ pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, id: impl FnOnce() 
         }
         write_ip(&mut chain, client.peer);
     }
-    let said = match client.trust {
+    let sent_by_client = match client.trust {
         Trust::Trusted => forwarded_host(request),
         Trust::Untrusted => None,
     };
-    let host = match said {
+    let host = match sent_by_client {
         Some(said) => said,
         None if !extras.read().host.is_empty() => &extras.read().host,
         None => request.first(Known::Host).unwrap_or_default(),

@@ -133,10 +133,14 @@ async fn a_browser_calls_a_grpc_endpoint() {
             assert_eq!((field(&head, "grpc-status"), field(&head, "Content-Length")), (None, None));
             let (head, body) = seen.borrow_mut().pop().unwrap();
             assert_eq!(body, BODY, "{content_type}");
-            let of = |name| field(&head, name);
+            let value_of = |name| field(&head, name);
             let expected = content_type.replace("-web", "").replace("-text", "");
-            assert_eq!(of("Content-Type"), Some(&*expected));
-            assert_eq!((of("TE"), of("X-Grpc-Web"), of("Accept")), (Some("trailers"), None, None), "{head}");
+            assert_eq!(value_of("Content-Type"), Some(&*expected));
+            assert_eq!(
+                (value_of("TE"), value_of("X-Grpc-Web"), value_of("Accept")),
+                (Some("trailers"), None, None),
+                "{head}"
+            );
         }
         assert_eq!(stage.connects().len(), 1, "the connection is used again");
         assert_eq!(stage.metric_value("fairway_grpc_calls_total{status=\"OK\"}"), 3);
@@ -192,8 +196,8 @@ async fn without_the_filter_the_endpoint_speaks_grpc_web_itself() {
         );
         let seen = seen.borrow();
         assert_eq!(seen[0].1, TEXT.as_bytes());
-        let of = |name| field(&seen[0].0, name);
-        assert_eq!((of("X-Grpc-Web"), of("TE")), (Some("1"), None), "{}", seen[0].0);
+        let value_of = |name| field(&seen[0].0, name);
+        assert_eq!((value_of("X-Grpc-Web"), value_of("TE")), (Some("1"), None), "{}", seen[0].0);
     })
     .await;
 }
@@ -271,13 +275,16 @@ async fn a_rule_tells_its_refusals_in_the_clients_dialect_and_pages_are_for_peop
         let (stage, seen) = stage(filters, OK_RESPONSE);
         let mut client = stage.client();
         let (head, body) = send_request(&mut client, web_request("application/grpc", "", b"")).await;
-        let of = |name| field(&head, name);
+        let value_of = |name| field(&head, name);
         assert!(head.starts_with("HTTP/1.1 200 ") && body.is_empty(), "{head}");
         assert_eq!(
-            (of("grpc-status"), of("grpc-message")),
+            (value_of("grpc-status"), value_of("grpc-message")),
             (Some("7"), Some("403 Forbidden: access_denied"))
         );
-        assert_eq!((of("Content-Type"), of("Content-Length")), (Some("application/grpc"), Some("0")));
+        assert_eq!(
+            (value_of("Content-Type"), value_of("Content-Length")),
+            (Some("application/grpc"), Some("0"))
+        );
         let (head, body) =
             send_request(&mut client, web_request("application/grpc-web-text+proto", "", b"")).await;
         assert_eq!(field(&head, "Content-Type"), Some("application/grpc-web-text"), "{head}");

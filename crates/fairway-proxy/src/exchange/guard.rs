@@ -8,7 +8,7 @@ use fairway_connection::sides::Downstream;
 use fairway_model::BasicAuth;
 use fairway_routing::{AnyOfCheck, GuardStep};
 
-use super::ask::{self, AuthOutcome};
+use super::auth_subrequest::{self, AuthOutcome};
 use super::check;
 use super::environment::Exchange;
 use super::refused::{GuardError, refuse_credential, wait};
@@ -29,7 +29,7 @@ pub(super) async fn await_guard<'r, N: Network, D: Downstream>(
 ) -> Verdict<'r> {
     match step {
         GuardStep::Ask(auth_check) => {
-            let response = ask::call_auth_service(exchange, auth_check).await;
+            let response = auth_subrequest::call_auth_service(exchange, auth_check).await;
             auth_verdict(exchange, response)
         }
         GuardStep::AskGrpc(auth_check) => {
@@ -112,7 +112,7 @@ async fn await_any_guard<'r, N: Network, D: Downstream>(
     let response = match &any.asking {
         Some(auth_check) => {
             remove_credentials(any, &mut exchange.buffers.request);
-            ask::call_auth_service(exchange, auth_check).await
+            auth_subrequest::call_auth_service(exchange, auth_check).await
         }
         None => AuthOutcome::Denied(403),
     };

@@ -221,14 +221,15 @@ async fn a_connection_is_let_go_before_servers_do() {
         for _ in 0..2000 {
             assert_eq!(client.request(GET).await.unwrap().status, 200);
         }
-        let of = |number: usize| seen.borrow().requests.iter().filter(|one| **one == number).count();
-        assert_eq!((of(1), of(2), of(3)), (900, 900, 200));
+        let requests_with =
+            |number: usize| seen.borrow().requests.iter().filter(|one| **one == number).count();
+        assert_eq!((requests_with(1), requests_with(2), requests_with(3)), (900, 900, 200));
         // By age: it is used every few seconds, so that it is not idle.
         for _ in 0..1000 {
             pass_time(&stage, 5).await;
             assert_eq!(client.request(GET).await.unwrap().status, 200);
         }
-        assert!(of(4) >= 400, "{} {}", of(3), of(4));
+        assert!(requests_with(4) >= 400, "{} {}", requests_with(3), requests_with(4));
     })
     .await;
 }

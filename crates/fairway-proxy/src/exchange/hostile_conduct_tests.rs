@@ -194,8 +194,8 @@ async fn more_than_the_window_ends_the_stream_and_what_waits_is_bounded_by_it() 
             "{:?}",
             sent_frames.borrow()
         );
-        let came = client.read_to_end().await.len();
-        assert!(came < 400_000, "{came} bytes");
+        let received = client.read_to_end().await.len();
+        assert!(received < 400_000, "{received} bytes");
         run_ready_tasks().await;
         assert_eq!(stage.check_idle(), Ok(()));
     })
@@ -262,11 +262,11 @@ async fn flooding(raw: Raw) {
     let (ours, mut theirs) = duplex(64 * 1024);
     // A separate task reads requests, so that nothing that Fairway writes waits for the flood.
     let waiting = Rc::new(RefCell::new(Vec::new()));
-    let asked = Rc::clone(&waiting);
+    let waiting_requests = Rc::clone(&waiting);
     let reader = spawn_local(async move {
         let mut raw = Raw::new(ours, &sent_frames);
         while let Some(id) = raw.request().await {
-            asked.borrow_mut().push(id);
+            waiting_requests.borrow_mut().push(id);
         }
     });
     let feeder = spawn_local(async move {
@@ -298,8 +298,8 @@ async fn a_flood_of_tiny_data_leaves_room_for_others() {
         let mut flooded = stage.client();
         flooded.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         let reader = spawn_local(async move {
-            let mut piece = [0; 4096];
-            while flooded.stream.read(&mut piece).await.unwrap_or(0) > 0 {}
+            let mut chunk = [0; 4096];
+            while flooded.stream.read(&mut chunk).await.unwrap_or(0) > 0 {}
         });
         let mut other = stage.client();
         for _ in 0..20 {

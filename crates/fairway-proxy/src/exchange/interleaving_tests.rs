@@ -45,7 +45,7 @@ struct Line {
     sent_messages: Vec<(u32, Message)>,
     parts: BTreeMap<u32, Inbox>,
     /// The maximum number of open parts.
-    most: usize,
+    max_bytes: usize,
 }
 
 /// Messages to the proxy in one part that were not read yet.
@@ -72,8 +72,8 @@ enum PartState {
 type SharedLine = Rc<RefCell<Line>>;
 
 impl Line {
-    fn new(most: usize) -> SharedLine {
-        Rc::new(RefCell::new(Self { most, ..Self::default() }))
+    fn new(limit: usize) -> SharedLine {
+        Rc::new(RefCell::new(Self { max_bytes: limit, ..Self::default() }))
     }
 
     fn send(&mut self, part: u32, message: Message) {
@@ -128,9 +128,9 @@ struct SentMessages {
 struct LinePart {
     line: SharedLine,
     number: u32,
-    whole: bool,
+    is_complete: bool,
     finished: bool,
-    heard: u64,
+    received_at: u64,
     sent: u64,
     /// Bytes queued since the other end stopped reading.
     queued: usize,
@@ -139,7 +139,15 @@ struct LinePart {
 impl LinePart {
     fn new(line: &SharedLine, number: u32) -> Self {
         line.borrow_mut().parts.insert(number, Inbox::default());
-        Self { line: Rc::clone(line), number, whole: false, finished: false, heard: 0, sent: 0, queued: 0 }
+        Self {
+            line: Rc::clone(line),
+            number,
+            is_complete: false,
+            finished: false,
+            received_at: 0,
+            sent: 0,
+            queued: 0,
+        }
     }
 
     fn push_sent(&mut self, message: Message) {
@@ -155,7 +163,7 @@ impl LinePart {
             // It stays queued, so that the next poll sees it too.
             Some(Message::Reset) => Poll::Ready(Message::Reset),
             Some(_) => {
-                self.heard += 1;
+                self.received_at += 1;
                 Poll::Ready(inbox.messages.pop_front().unwrap())
             }
             None => {
@@ -168,7 +176,7 @@ impl LinePart {
 
 impl Drop for LinePart {
     fn drop(&mut self) {
-        if !(self.whole && self.finished) && self.number > 0 {
+        if !(self.is_complete && self.finished) && self.number > 0 {
             self.push_sent(Message::Reset);
         }
         self.line.borrow_mut().parts.get_mut(&self.number).unwrap().state = PartState::Dropped;
@@ -180,13 +188,13 @@ impl Channel for LinePart {
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        if self.whole {
+        if self.is_complete {
             return Poll::Ready(Ok(BodyStep::End));
         }
         self.poll_next(cx).map(|message| match message {
             Message::Data(data) => sink(cx, &data).map(|()| BodyStep::More),
             Message::End => {
-                self.whole = true;
+                self.is_complete = true;
                 Ok(BodyStep::End)
             }
             Message::Head(_) | Message::Reset => Err(Failure::Closed),
@@ -232,7 +240,7 @@ impl Channel for LinePart {
     }
 
     fn open_tunnel(&mut self) {
-        (self.whole, self.finished) = (false, false);
+        (self.is_complete, self.finished) = (false, false);
     }
 
     fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
@@ -256,7 +264,7 @@ impl Downstream for LinePart {
     }
 
     fn unread_body(&self) -> Option<u64> {
-        self.whole.then_some(0)
+        self.is_complete.then_some(0)
     }
 
     fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -298,11 +306,11 @@ impl Upstream for LinePart {
     }
 
     fn received(&self) -> u64 {
-        self.heard
+        self.received_at
     }
 
     fn is_reusable(&self) -> bool {
-        self.whole && self.finished
+        self.is_complete && self.finished
     }
 
     fn unacknowledged_for(&self) -> Option<std::time::Duration> {
@@ -323,7 +331,7 @@ impl Hop for LinePart {
         let (open, next, most) = {
             let line = self.line.borrow();
             // The line itself is one of them.
-            (line.open_parts() - 1, u32::try_from(line.parts.len()).unwrap(), line.most)
+            (line.open_parts() - 1, u32::try_from(line.parts.len()).unwrap(), line.max_bytes)
         };
         if open < most { Share::Part(Self::new(&self.line, next)) } else { Share::Full }
     }
@@ -365,7 +373,7 @@ struct LineNetwork {
     /// The lines created so far.
     lines: Rc<RefCell<Vec<SharedLine>>>,
     /// Exchanges that one line carries at a time.
-    most: usize,
+    max_bytes: usize,
 }
 
 impl Network for LineNetwork {
@@ -373,7 +381,7 @@ impl Network for LineNetwork {
     type Hop = LinePart;
 
     async fn connect(&self, _: SocketAddr) -> io::Result<PlaceholderStream> {
-        let line = Line::new(self.most);
+        let line = Line::new(self.max_bytes);
         self.lines.borrow_mut().push(Rc::clone(&line));
         Ok(PlaceholderStream(line))
     }
@@ -397,24 +405,24 @@ struct Pair {
     worker: Rc<Worker<LineNetwork>>,
     client: SharedLine,
     endpoints: Rc<RefCell<Vec<SharedLine>>>,
-    begun: u32,
+    started: u32,
 }
 
 impl Pair {
     /// A pair whose connections to the endpoint carry `most` exchanges each.
-    fn new(most: usize) -> Self {
+    fn new(limit: usize) -> Self {
         let endpoints = Rc::default();
-        let network = LineNetwork { lines: Rc::clone(&endpoints), most };
+        let network = LineNetwork { lines: Rc::clone(&endpoints), max_bytes: limit };
         let worker = worker_over(network, Limits::default(), 1, |_, _| {});
-        Self { worker, client: Line::new(usize::MAX), endpoints, begun: 0 }
+        Self { worker, client: Line::new(usize::MAX), endpoints, started: 0 }
     }
 
     /// Starts an exchange; returns its number, which is also its target.
-    fn begin(&mut self, method: &str, body: BodySize) -> u32 {
-        self.begun += 1;
-        let number = self.begun;
+    fn begin_request(&mut self, method: &str, body: BodySize) -> u32 {
+        self.started += 1;
+        let number = self.started;
         let mut down = LinePart::new(&self.client, number);
-        down.whole = body == BodySize::None;
+        down.is_complete = body == BodySize::None;
         let listener = ListenerId { slot: 0, generation: 1 };
         let peer = Peer {
             listener,
@@ -492,10 +500,11 @@ async fn run_ready_tasks() {
 async fn answers_of_one_connection_take_turns_and_use_one_connection_to_the_endpoint() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let first = pair.begin("GET", BodySize::None);
+        let first = pair.begin_request("GET", BodySize::None);
         run_ready_tasks().await;
         // The first one is in progress on a connection with room for the others.
-        let (second, third) = (pair.begin("POST", BodySize::Unknown), pair.begin("GET", BodySize::None));
+        let (second, third) =
+            (pair.begin_request("POST", BodySize::Unknown), pair.begin_request("GET", BodySize::None));
         run_ready_tasks().await;
         for number in [third, first, second] {
             pair.endpoint_says(number, answer_head(number));
@@ -532,7 +541,8 @@ fn longest_turn(order: &[u32]) -> usize {
 async fn bodies_that_never_pause_take_turns() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let both = [pair.begin("POST", BodySize::Unknown), pair.begin("POST", BodySize::Unknown)];
+        let both =
+            [pair.begin_request("POST", BodySize::Unknown), pair.begin_request("POST", BodySize::Unknown)];
         run_ready_tasks().await;
         for number in both {
             (0..40).for_each(|_| pair.client_says(number, Message::Data(vec![b'x'; 1024])));
@@ -557,7 +567,8 @@ async fn bodies_that_never_pause_take_turns() {
 async fn a_client_that_takes_no_more_of_one_answer_gets_the_others() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let (slow, quick) = (pair.begin("GET", BodySize::None), pair.begin("GET", BodySize::None));
+        let (slow, quick) =
+            (pair.begin_request("GET", BodySize::None), pair.begin_request("GET", BodySize::None));
         run_ready_tasks().await;
         for number in [slow, quick] {
             pair.endpoint_says(number, answer_head(number));
@@ -570,8 +581,8 @@ async fn a_client_that_takes_no_more_of_one_answer_gets_the_others() {
         pair.endpoint_says(quick, Message::End);
         run_ready_tasks().await;
         assert_eq!((pair.response(quick).data.len(), pair.response(quick).ends), (100 * 1024, 1));
-        let held = pair.response(slow).data.len();
-        assert!(held <= 128 * 1024, "{held} bytes were read for a client that takes none");
+        let received = pair.response(slow).data.len();
+        assert!(received <= 128 * 1024, "{received} bytes were read for a client that takes none");
         pair.client.borrow_mut().pause(slow, false);
         pair.endpoint_says(slow, Message::End);
         run_ready_tasks().await;
@@ -584,7 +595,8 @@ async fn a_client_that_takes_no_more_of_one_answer_gets_the_others() {
 async fn an_exchange_that_its_client_gives_up_is_cancelled_alone() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let (gone, other) = (pair.begin("GET", BodySize::None), pair.begin("GET", BodySize::None));
+        let (gone, other) =
+            (pair.begin_request("GET", BodySize::None), pair.begin_request("GET", BodySize::None));
         run_ready_tasks().await;
         pair.client_says(gone, Message::Reset);
         run_ready_tasks().await;
@@ -605,7 +617,7 @@ async fn a_full_connection_gets_a_second_one_beside_it() {
     run_local(async {
         let mut pair = Pair::new(2);
         for _ in 0..5 {
-            pair.begin("GET", BodySize::None);
+            pair.begin_request("GET", BodySize::None);
             run_ready_tasks().await;
         }
         let lines = pair.endpoints.borrow().clone();
@@ -636,23 +648,23 @@ enum Scenario {
 /// One exchange of a random play.
 struct ScriptedExchange {
     number: u32,
-    fate: Scenario,
+    scenario: Scenario,
     /// Remaining pieces of the request body, and of the response body; the end counts as one.
     request: u32,
     response: u32,
-    begun: bool,
+    started: bool,
 }
 
 const PIECES: u32 = 4;
 
 impl ScriptedExchange {
     /// A piece that identifies this exchange.
-    fn piece(&self, left: u32) -> Vec<u8> {
+    fn chunk(&self, left: u32) -> Vec<u8> {
         format!("<{} {left}>", self.number).into_bytes()
     }
 
-    fn all(&self) -> Vec<u8> {
-        (1..PIECES).rev().flat_map(|left| self.piece(left)).collect()
+    fn all_bytes(&self) -> Vec<u8> {
+        (1..PIECES).rev().flat_map(|left| self.chunk(left)).collect()
     }
 
     /// Plays one step of the client; `false` if none is left.
@@ -661,13 +673,13 @@ impl ScriptedExchange {
             return false;
         }
         self.request -= 1;
-        match (self.request, self.fate) {
+        match (self.request, self.scenario) {
             (1, Scenario::ClientLeaves) => {
                 self.request = 0;
                 pair.client_says(self.number, Message::Reset);
             }
             (0, _) => pair.client_says(self.number, Message::End),
-            (left, _) => pair.client_says(self.number, Message::Data(self.piece(left))),
+            (left, _) => pair.client_says(self.number, Message::Data(self.chunk(left))),
         }
         true
     }
@@ -678,28 +690,28 @@ impl ScriptedExchange {
         if self.response == 0 || line.borrow().parts[&part].state != PartState::Open {
             return false;
         }
-        match (self.begun, self.fate) {
+        match (self.started, self.scenario) {
             (false, Scenario::EndpointResets) => {
                 // Once: the retry gets a response.
-                self.fate = Scenario::Whole;
+                self.scenario = Scenario::Whole;
                 pair.endpoint_says(self.number, Message::Reset);
                 return true;
             }
             (false, _) => {
-                self.begun = true;
+                self.started = true;
                 pair.endpoint_says(self.number, answer_head(self.number));
                 return true;
             }
             (true, _) => {}
         }
         self.response -= 1;
-        match (self.response, self.fate) {
+        match (self.response, self.scenario) {
             (1, Scenario::EndpointBreaksOff) => {
                 self.response = 0;
                 pair.endpoint_says(self.number, Message::Reset);
             }
             (0, _) => pair.endpoint_says(self.number, Message::End),
-            (left, _) => pair.endpoint_says(self.number, Message::Data(self.piece(left))),
+            (left, _) => pair.endpoint_says(self.number, Message::Data(self.chunk(left))),
         }
         true
     }
@@ -724,10 +736,12 @@ async fn run_seed(seed: u64) {
             Scenario::EndpointResets,
             Scenario::EndpointBreaksOff,
         ];
-        let number = pair.begin("PUT", BodySize::Unknown);
+        let number = pair.begin_request("PUT", BodySize::Unknown);
         let fate = *random.choice(&fates).unwrap();
-        roles
-            .push((fate, ScriptedExchange { number, fate, request: PIECES, response: PIECES, begun: false }));
+        roles.push((
+            fate,
+            ScriptedExchange { number, scenario: fate, request: PIECES, response: PIECES, started: false },
+        ));
     }
     loop {
         settle_some(&mut random).await;
@@ -760,12 +774,20 @@ async fn settle_some(random: &mut fastrand::Rng) {
 fn check(seed: u64, pair: &Pair, fate: Scenario, role: &ScriptedExchange) {
     let what = format!("seed {seed}, exchange {}, {fate:?}", role.number);
     let response = pair.response(role.number);
-    assert!(role.all().starts_with(&response.data), "{what}: {:?}", String::from_utf8_lossy(&response.data));
+    assert!(
+        role.all_bytes().starts_with(&response.data),
+        "{what}: {:?}",
+        String::from_utf8_lossy(&response.data)
+    );
     assert!(response.heads.len() <= 1, "{what}: one answer");
     if let Some((line, part)) = pair.forwarded(role.number) {
-        let asked = line.borrow().messages_of(part);
-        assert!(role.all().starts_with(&asked.data), "{what}: {:?}", String::from_utf8_lossy(&asked.data));
-        assert_eq!(asked.heads.len(), 1, "{what}: one request");
+        let messages = line.borrow().messages_of(part);
+        assert!(
+            role.all_bytes().starts_with(&messages.data),
+            "{what}: {:?}",
+            String::from_utf8_lossy(&messages.data)
+        );
+        assert_eq!(messages.heads.len(), 1, "{what}: one request");
     }
     match fate {
         Scenario::Whole | Scenario::EndpointResets => {
@@ -773,7 +795,7 @@ fn check(seed: u64, pair: &Pair, fate: Scenario, role: &ScriptedExchange) {
             assert_eq!(response.heads[0].status(), 200, "{what}");
             assert_eq!(response.heads[0].named(b"X-Number"), Some(number.as_bytes()), "{what}");
             assert_eq!(response.heads[0].first(Known::Server), None, "{what}");
-            assert_eq!((response.data, response.ends), (role.all(), 1), "{what}");
+            assert_eq!((response.data, response.ends), (role.all_bytes(), 1), "{what}");
         }
         Scenario::ClientLeaves => assert!(response.resets == 1 || response.ends == 1, "{what}"),
         Scenario::EndpointBreaksOff => assert_eq!((response.ends, response.resets), (0, 1), "{what}"),
@@ -784,7 +806,8 @@ fn check(seed: u64, pair: &Pair, fate: Scenario, role: &ScriptedExchange) {
 async fn an_endpoint_that_never_answers_holds_its_own_exchange_only() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let (silent, other) = (pair.begin("GET", BodySize::None), pair.begin("GET", BodySize::None));
+        let (silent, other) =
+            (pair.begin_request("GET", BodySize::None), pair.begin_request("GET", BodySize::None));
         run_ready_tasks().await;
         pair.endpoint_says(other, answer_head(other));
         pair.endpoint_says(other, Message::End);

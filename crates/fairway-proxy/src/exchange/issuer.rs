@@ -89,8 +89,8 @@ pub(super) fn send_request<N: Network, D>(
         let Ok(intake) = subrequest::check_with_body(&mut subrequest, size) else { return };
         let mut outer = Environment::for_rule(&worker, &adopted, &rule, intake.clone(), client);
         outer.set_deadline(Instant::now().checked_add(RESPONSE_TIMEOUT));
-        let asked = Subrequest { rule: &rule, intake, client, buffers: &mut subrequest };
-        if subrequest::run(&outer, peer, asked, &mut conversation).await.is_ok() {
+        let issuer_request = Subrequest { rule: &rule, intake, client, buffers: &mut subrequest };
+        if subrequest::run(&outer, peer, issuer_request, &mut conversation).await.is_ok() {
             // Redirects are not followed: their target may be a host that the configuration does not allow.
             let (status, max_age) = (subrequest.response.status(), max_age(&subrequest.response));
             then(IssuerResponse { status, max_age, body: conversation.response });

@@ -81,7 +81,7 @@ async fn a_body_that_is_too_large_is_found_before_anything_but_what_holds_for_th
         let limited = |filters: Vec<Phases>| {
             move |rule: &mut Rule| {
                 Arc::make_mut(&mut rule.policy).max_body = Some(3);
-                rule.phases = Phases::from_iter(filters.clone()).kept();
+                rule.phases = Phases::from_iter(filters.clone()).shared();
             }
         };
         for filter in [elsewhere(), closed(), Phases::from(Guard::NeedsEndpoint)] {
@@ -260,7 +260,7 @@ async fn a_line_break_in_the_path_gets_past_a_pattern_only_as_in_nginx() {
             move |rule: &mut Rule| {
                 let path = PathMatch::Regex { pattern: "/admin/(.*)$".into(), ignore_case: true };
                 rule.matches = vec![Match { path, ..Match::default() }];
-                rule.phases = Phases::from_iter(filters.clone()).kept();
+                rule.phases = Phases::from_iter(filters.clone()).shared();
             }
         };
         let request_for = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -273,7 +273,7 @@ async fn a_line_break_in_the_path_gets_past_a_pattern_only_as_in_nginx() {
             assert_eq!(status(&nginx, request_for(path)).await, of_nginx, "{path}");
         }
         let everything =
-            |rule: &mut Rule| rule.phases = Phases::from(Guard::Deny(Deny::line_breaks())).kept();
+            |rule: &mut Rule| rule.phases = Phases::from(Guard::Deny(Deny::line_breaks())).shared();
         let strict = TestWorker::with_rule(1, everything, always(OK_RESPONSE));
         for (path, expected) in [
             ("/admin/x", 200),

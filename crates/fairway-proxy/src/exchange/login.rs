@@ -191,8 +191,8 @@ async fn finish_login<'r, N: Network, D: Downstream>(
     let mut location = own_origin(&env.client, buffers);
     location.extend_from_slice(attempt.target.as_bytes());
     let location = String::from_utf8(location).map_err(|_| GuardError::Denied(Denial::LoginMalformed))?;
-    let begun = removal_lines(buffers.request.all_named(b"Cookie"), &cookie, 0).collect::<Vec<_>>();
-    redirect(buffers, &location, cookies.into_iter().chain(begun));
+    let started = removal_lines(buffers.request.all_named(b"Cookie"), &cookie, 0).collect::<Vec<_>>();
+    redirect(buffers, &location, cookies.into_iter().chain(started));
     Ok(Verdict::Responded(ResponseScope::Rule))
 }
 

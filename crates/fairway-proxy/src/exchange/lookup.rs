@@ -6,7 +6,7 @@ use fairway_routing::{CompiledHost, CompiledRule, Matched, TableId};
 use crate::buffers::Buffers;
 use crate::listening::ConnectionTarget;
 use crate::peer::Peer;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 use crate::worker::Adopted;
 
 /// The host and rule of the request in the buffers, and the length of the path prefix that the rule matched.

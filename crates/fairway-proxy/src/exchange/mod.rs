@@ -7,19 +7,19 @@
 //!                                     └────────┘
 //! ```
 
-mod ahead;
 #[cfg(test)]
 mod ahead_tests;
 mod alternative;
 #[cfg(test)]
 mod any_split_tests;
-mod ask;
 mod attempt;
 mod attribute;
 #[cfg(test)]
 mod attribution_tests;
+mod auth_subrequest;
 #[cfg(test)]
 mod back_pressure_tests;
+mod backend_permit;
 #[cfg(test)]
 mod black_hole_tests;
 #[cfg(test)]
@@ -51,7 +51,6 @@ mod forwarded;
 #[cfg(test)]
 mod grpc_tests;
 mod guard;
-mod hold;
 #[cfg(test)]
 mod hold_tests;
 #[cfg(test)]
@@ -77,12 +76,13 @@ mod pairing_tests;
 pub(crate) mod peer_watch;
 #[cfg(test)]
 mod picked_tests;
-mod places;
 mod provider;
 mod race;
+mod read_ahead;
 mod refused;
 mod relay;
 mod replace;
+mod request_buffering;
 mod respond;
 #[cfg(test)]
 mod route_tests;
@@ -143,7 +143,7 @@ use crate::peer::Peer;
 use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::fields;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 use crate::worker::{Adopted, BuffersLease, EndpointHop, StopPhase, Worker};
 use decide::decide;
 pub(crate) use environment::{ClientSide, Ending};
@@ -294,9 +294,11 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
             Verdict::Pass => share::enter_share(&mut exchange),
             decided => decided,
         };
-        let verdict = match (verdict, hold::request_buffer(&exchange.env)) {
+        let verdict = match (verdict, request_buffering::request_buffer(&exchange.env)) {
             // Boxed because it is rare.
-            (Verdict::Pass, Some(buffer)) => Box::pin(hold::buffer_request(&mut exchange, buffer)).await,
+            (Verdict::Pass, Some(buffer)) => {
+                Box::pin(request_buffering::buffer_request(&mut exchange, buffer)).await
+            }
             (decided, _) => decided,
         };
         let outcome = match verdict {

@@ -141,23 +141,23 @@ impl TestClient {
         loop {
             let (count, event) = self.codec.receive(0, &self.input[used..], &mut head);
             used += count;
-            let of = |stream: u32| usize::try_from(stream / 2).unwrap();
+            let exchange_of = |stream: u32| usize::try_from(stream / 2).unwrap();
             match event {
                 Event::Head { stream, end, .. } => {
-                    let received = &mut self.received[of(stream)];
+                    let received = &mut self.received[exchange_of(stream)];
                     (received.status, received.responses) = (head.status(), received.responses + 1);
                     (received.is_whole, received.is_over) = (end, end);
                 }
                 Event::Data { stream, bytes, end } => {
-                    let received = &mut self.received[of(stream)];
+                    let received = &mut self.received[exchange_of(stream)];
                     received.body.extend_from_slice(bytes);
                     (received.is_whole, received.is_over) = (end, end);
                 }
                 Event::Trailers { stream } => {
-                    let received = &mut self.received[of(stream)];
+                    let received = &mut self.received[exchange_of(stream)];
                     (received.is_whole, received.is_over) = (true, true);
                 }
-                Event::Reset { stream, .. } => self.received[of(stream)].is_over = true,
+                Event::Reset { stream, .. } => self.received[exchange_of(stream)].is_over = true,
                 Event::Closed(fault) => panic!("the proxy broke a rule: {fault:?}"),
                 Event::NeedMore | Event::Wait(_) => break,
                 _ => {}
@@ -397,14 +397,14 @@ async fn message(raw: &mut Raw) -> Vec<(u8, bool, Vec<u8>)> {
 
 /// A request and its response, both of five bytes, between two ends that speak HTTP/2.
 async fn both_messages(with_trailers: bool) -> [Vec<(u8, bool, Vec<u8>)>; 2] {
-    let asked = Rc::new(RefCell::new(Vec::new()));
-    let theirs = Rc::clone(&asked);
+    let requests = Rc::new(RefCell::new(Vec::new()));
+    let theirs = Rc::clone(&requests);
     let (stage, _) = hostile_tests::stage(1, move |_, mut raw| {
-        let asked = Rc::clone(&theirs);
+        let requests = Rc::clone(&theirs);
         async move {
             raw.send(frame(SETTINGS, 0, 0, &[])).await;
             let request = message(&mut raw).await;
-            *asked.borrow_mut() = request;
+            *requests.borrow_mut() = request;
             raw.send(of_five_bytes(OK, with_trailers)).await;
             raw.read_to_end().await;
         }
@@ -416,7 +416,7 @@ async fn both_messages(with_trailers: bool) -> [Vec<(u8, bool, Vec<u8>)>; 2] {
     let request = of_five_bytes(b"\x83\x86\x84\x01\x01a", with_trailers);
     client.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &request].concat()).await;
     let response = timeout(Duration::from_secs(20), message(&mut client)).await.unwrap();
-    [asked.take(), response]
+    [requests.take(), response]
 }
 
 #[tokio::test(start_paused = true)]

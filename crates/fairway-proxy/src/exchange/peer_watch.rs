@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fairway_connection::sides::Upstream;
 use fairway_net::clock::Instant;
-use fairway_net::waits::ResponseWait;
+use fairway_net::response_waits::ResponseWait;
 
 use crate::network::Network;
 use crate::worker::Worker;
@@ -58,7 +58,7 @@ impl<'w> PeerWatch<'w> {
         worker: &'w Worker<N>,
         owes: impl FnOnce() -> Option<Duration>,
     ) -> PeerState {
-        let wait = self.wait.get_or_insert_with(|| worker.waits.begin(first(), cx.waker()));
+        let wait = self.wait.get_or_insert_with(|| worker.waits.start(first(), cx.waker()));
         if !wait.take_due() {
             return PeerState::NotYet;
         }
@@ -86,7 +86,7 @@ impl<'w> PeerWatch<'w> {
     /// Schedules the next check.
     pub(crate) fn schedule_next_check(&self) {
         if let Some(wait) = &self.wait {
-            wait.again(Instant::now() + CHECK_INTERVAL);
+            wait.restart(Instant::now() + CHECK_INTERVAL);
         }
     }
 

@@ -15,9 +15,9 @@ use fairway_net::clock::Instant;
 use tokio::time::Sleep;
 
 use super::attempt::{AttemptFailure, Attempts, Connection};
+use super::backend_permit::{self, ConnectionFound};
 use super::environment::{ClientSide, Environment, Exchange};
 use super::idle::{lease_idle, take_idle};
-use super::places::{self, ConnectionFound};
 use crate::fault::Fault;
 use crate::metrics::record::Microseconds;
 use crate::metrics::{Hedges, increment};
@@ -66,7 +66,7 @@ pub(super) fn connect<'e, N: Network, D: Downstream>(
             let began = record.forwarding_started_at();
             match Box::pin(await_shared_connect(env, began, attempts, chosen, client_side)).await? {
                 SharedConnect::Connection(connection) => return Ok(connection),
-                SharedConnect::Nothing { chosen, hedged } => (chosen, hedged),
+                SharedConnect::Nothing { picked: chosen, hedged } => (chosen, hedged),
             }
         } else {
             (chosen, false)
@@ -75,7 +75,8 @@ pub(super) fn connect<'e, N: Network, D: Downstream>(
             Ok(place) => (chosen, place),
             Err(full) => {
                 let began = record.forwarding_started_at();
-                let waiting = places::wait_for_connection(env, began, attempts, chosen, client_side, full);
+                let waiting =
+                    backend_permit::wait_for_connection(env, began, attempts, chosen, client_side, full);
                 match Box::pin(waiting).await? {
                     ConnectionFound::Idle(connection) => return Ok(connection),
                     ConnectionFound::Place(chosen, place) => (chosen, place),
@@ -125,7 +126,7 @@ enum SharedConnect<H: Hop> {
     Connection(Connection<H>),
     /// No connection: a new one to this endpoint is needed.
     Nothing {
-        chosen: PickedEndpoint<H>,
+        picked: PickedEndpoint<H>,
         hedged: bool,
     },
 }
@@ -173,7 +174,7 @@ async fn await_shared_connect<N: Network, D: Downstream>(
             Err(chosen) => chosen,
         };
     }
-    Ok(SharedConnect::Nothing { chosen, hedged })
+    Ok(SharedConnect::Nothing { picked: chosen, hedged })
 }
 
 /// The time at which a connect is late; `None` if nothing may race it.
@@ -221,12 +222,12 @@ struct Race<'a, 's, 'g, N: Network> {
 }
 
 struct Racer<N: Network> {
-    chosen: PickedEndpoint<To<N>>,
+    picked: PickedEndpoint<To<N>>,
     connecting: Connecting<Connected<N::Hop>>,
     began: Instant,
     entry: RacerEntry,
     /// Set if the backend limits connections.
-    place: Option<Rc<ConnectionPermit>>,
+    permit: Option<Rc<ConnectionPermit>>,
     /// Other exchanges may wait for this connect.
     _underway: Option<ConnectInProgress<To<N>>>,
 }
@@ -284,7 +285,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
                 RaceEvent::Abandoned(fault) => {
                     self.racers.iter().for_each(|racer| racer.count_lost(self.hedges()));
                     let racer = self.racers.swap_remove(0);
-                    return Err((racer.chosen, fault));
+                    return Err((racer.picked, fault));
                 }
                 RaceEvent::Connected(which, connected) => return Ok(self.finish_with(which, connected)),
                 RaceEvent::Failed(which, fault) => {
@@ -293,11 +294,11 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
                     record_connect_failure(
                         self.env.worker,
                         self.attempts.group,
-                        &racer.chosen.endpoint,
+                        &racer.picked.endpoint,
                         fault,
                     );
                     if self.racers.is_empty() {
-                        return Err((racer.chosen, fault));
+                        return Err((racer.picked, fault));
                     }
                 }
                 RaceEvent::Late => {
@@ -358,7 +359,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         self.attempts.tried.insert(chosen.index);
         let delay = hedge_delay(env, self.attempts.group, &chosen.endpoint);
         let _underway = chosen.endpoint.begin_connect();
-        self.racers.push(Racer { chosen, connecting, began: now, entry, place, _underway });
+        self.racers.push(Racer { picked: chosen, connecting, began: now, entry, permit: place, _underway });
         self.hedge_timer = start_timer(delay.filter(|_| self.racers.len() < MAX_RACING_CONNECTS));
     }
 
@@ -380,7 +381,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         if let Some(which) = self.racers.iter().position(Racer::is_superfluous) {
             increment(&hedges.switched);
             self.hedged = true;
-            let Racer { entry, place, .. } = self.racers.swap_remove(which);
+            let Racer { entry, permit: place, .. } = self.racers.swap_remove(which);
             self.start_connect(rival, place, entry);
         } else if let Ok(place) = self.attempts.group.begin_connection()
             && self.env.worker.budgets.hedges.spend(Instant::now())
@@ -396,7 +397,8 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
 
     fn finish_with(mut self, which: usize, connected: Connected<To<N>>) -> RaceResult<To<N>> {
         let Connected { hop, handshake } = connected;
-        let Racer { chosen, began, entry, place, _underway, .. } = self.racers.swap_remove(which);
+        let Racer { picked: chosen, began, entry, permit: place, _underway, .. } =
+            self.racers.swap_remove(which);
         if entry == RacerEntry::Budgeted {
             increment(&self.hedges().won);
         }
@@ -416,8 +418,8 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
             if racer.is_superfluous() {
                 continue;
             }
-            racer.chosen.endpoint.lost_race(now);
-            racer.chosen.reason = PickReason::Probe;
+            racer.picked.endpoint.lost_race(now);
+            racer.picked.reason = PickReason::Probe;
             let (worker, group) = (Rc::clone(self.env.worker), Rc::clone(self.attempts.group));
             tokio::task::spawn_local(racer.finish(worker, group));
         }
@@ -431,7 +433,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
 impl<N: Network> Racer<N> {
     /// Whether its endpoint is suspect and another connect is already the one allowed probe.
     fn is_superfluous(&self) -> bool {
-        self.chosen.endpoint.health().is_suspect() && self.chosen.reason != PickReason::Probe
+        self.picked.endpoint.health().is_suspect() && self.picked.reason != PickReason::Probe
     }
 
     /// Counts a paid connect that lost.
@@ -443,7 +445,7 @@ impl<N: Network> Racer<N> {
 
     /// Finishes in the background: the connection is pooled, or its failure recorded.
     async fn finish(self, worker: Rc<Worker<N>>, group: Rc<Group<To<N>>>) {
-        let Self { chosen, connecting, began, place, _underway, .. } = self;
+        let Self { picked: chosen, connecting, began, permit: place, _underway, .. } = self;
         match connecting.await {
             Ok(connected) => {
                 let lease = lease_new(&worker, chosen, connected.hop, place, began.elapsed());

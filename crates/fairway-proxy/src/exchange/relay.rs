@@ -9,10 +9,10 @@ use fairway_http::grpc::Encoder;
 use fairway_model::ResponseRate;
 use fairway_net::clock::Instant;
 use fairway_net::pace::MinimumRate;
-use fairway_net::turns::go_on_later;
+use fairway_net::yielding::go_on_later;
 
-use super::ahead::ReadAhead;
 use super::environment::{ClientSide, Environment, Exchange};
+use super::read_ahead::ReadAhead;
 use super::web::Outlet;
 use crate::body_steps::BodySteps;
 use crate::buffers::Buffers;
@@ -250,7 +250,7 @@ struct Moved {
     /// Of the response body, to the client's side; in a stream of messages also of the request body, from the client.
     relayed: u64,
     /// Taken by the client's socket.
-    taken: u64,
+    bytes_taken: u64,
 }
 
 struct Flow {
@@ -303,7 +303,7 @@ impl Flow {
             self.since = now;
             client_side.deadline.set(now, RATE_LIMIT_INTERVAL);
         }
-        self.last_moved = Moved { relayed: moved, taken: client_side.down.progress() };
+        self.last_moved = Moved { relayed: moved, bytes_taken: client_side.down.progress() };
     }
 
     /// Whether the endpoint is not read from: the client has no room, or the rate limit is reached.
@@ -318,7 +318,7 @@ impl Flow {
         outlet: &mut Outlet<'_, D>,
         max_bytes: u64,
     ) -> Poll<Result<(), Fault>> {
-        let mut pieces = 0;
+        let mut chunks = 0;
         // Steps take longer for a piece than a copy.
         let pieces_in_a_turn = if outlet.steps.is_some() { 1 } else { MAX_PIECES_PER_TURN };
         self.has_more = false;
@@ -327,7 +327,7 @@ impl Flow {
                 ready!(outlet.down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
                 return Poll::Ready(Ok(()));
             }
-            if pieces == pieces_in_a_turn {
+            if chunks == pieces_in_a_turn {
                 self.has_more = true;
                 go_on_later(cx);
                 return Poll::Pending;
@@ -343,7 +343,7 @@ impl Flow {
             let room = room.min(left);
             let step = source.poll_body(cx, room, |cx, data| outlet.send_data(cx, data));
             match step {
-                Poll::Ready(Ok(BodyStep::More)) => pieces += 1,
+                Poll::Ready(Ok(BodyStep::More)) => chunks += 1,
                 Poll::Ready(Ok(BodyStep::End)) => {
                     let is_changed = outlet.steps.is_some();
                     let holds = |(name, value): &(&[u8], &[u8])| !is_changed || !is_invalidated(name, value);
@@ -391,7 +391,7 @@ impl Flow {
         client_side: &mut ClientSide<D>,
         moved: u64,
     ) -> bool {
-        let seen = Moved { relayed: moved, taken: client_side.down.progress() };
+        let seen = Moved { relayed: moved, bytes_taken: client_side.down.progress() };
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
             if self.last_moved == seen && self.awaited != Awaited::Allowance {
@@ -400,7 +400,7 @@ impl Flow {
             let now = Instant::now();
             if self.awaited == Awaited::Client {
                 let wait = now.saturating_duration_since(self.since);
-                too_slow = self.pace.note(wait, seen.taken - self.last_moved.taken);
+                too_slow = self.pace.note(wait, seen.bytes_taken - self.last_moved.bytes_taken);
             }
             self.since = now;
         }

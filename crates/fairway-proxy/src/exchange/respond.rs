@@ -18,7 +18,7 @@ use crate::filter::{self, ResponseScope};
 use crate::grpc::{self, dialect_of, response_dialect, status_code};
 use crate::metrics::record::ExchangeRecord;
 use crate::network::Network;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 use crate::worker::{StopPhase, Worker};
 
 /// How long the client may take to receive a response that Fairway made.

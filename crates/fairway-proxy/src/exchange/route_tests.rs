@@ -130,25 +130,26 @@ fn request_count(seen: &ReceivedRequests, number: u16) -> usize {
 #[tokio::test(start_paused = true)]
 async fn each_share_has_its_own_filters_after_those_of_the_rule() {
     run_local(async {
-        let of = |name: &str| {
+        let value_of = |name: &str| {
             let (request, response) = (vec![set_request_header("X-Share", name)], vec![set("X-By", name)]);
-            share(name, RouteFilters { request, answer: response, ..RouteFilters::default() })
+            share(name, RouteFilters { request, reply: response, ..RouteFilters::default() })
         };
         let edit = |rule: &mut Rule| {
             let request = vec![set_request_header("X-Share", "rule"), set_request_header("X-Rule", "yes")];
-            rule.phases = Phases { request, ..set_response_header("X-Seen", "yes") }.kept();
-            rule.action = Action::Forward(vec![of("a"), of("b"), WeightedBackend::new("c".into(), 1)]);
+            rule.phases = Phases { request, ..set_response_header("X-Seen", "yes") }.shared();
+            rule.action =
+                Action::Forward(vec![value_of("a"), value_of("b"), WeightedBackend::new("c".into(), 1)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
         let mut client = stage.client();
-        let mut by = Vec::new();
+        let mut endpoints = Vec::new();
         for _ in 0..60 {
             client.send(GET_REQUEST).await;
             let text = client.response_text().await;
             assert_eq!(field(&text, "X-Seen"), Some("yes"), "{text}");
-            by.push(field(&text, "X-By").map(str::to_owned));
+            endpoints.push(field(&text, "X-By").map(str::to_owned));
         }
-        for ((number, request), by) in seen.borrow().iter().zip(by) {
+        for ((number, request), by) in seen.borrow().iter().zip(endpoints) {
             let (share, by_share) = match number {
                 100 => ("a", Some("a")),
                 101 => ("b", Some("b")),
@@ -167,7 +168,7 @@ async fn each_share_has_its_own_filters_after_those_of_the_rule() {
 async fn a_share_rewrites_and_copies_its_own_requests() {
     run_local(async {
         let edit = |rule: &mut Rule| {
-            rule.phases = Phases::from(mirror("b")).kept();
+            rule.phases = Phases::from(mirror("b")).shared();
             let own = RouteFilters {
                 request: vec![set_request_header("X-Share", "a"), RequestEdit::Host("inner.test".into())],
                 path: Some(PathRewrite::Full("/new".into())),
@@ -201,7 +202,7 @@ async fn a_share_redirects_its_own_requests() {
         let redirect = Some(Redirect { status: 307, target });
         let own = RouteFilters { redirect, ..RouteFilters::default() };
         let edit = |rule: &mut Rule| {
-            rule.phases = set_response_header("X-Seen", "yes").kept();
+            rule.phases = set_response_header("X-Seen", "yes").shared();
             rule.action = Action::Forward(vec![share("a", own)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
@@ -228,7 +229,7 @@ async fn an_invalid_share_answers_its_part_with_500_and_one_without_endpoints_wi
             (share("gone", edited), 503, "no_endpoint"),
         ] {
             let edit = |rule: &mut Rule| {
-                rule.phases = set_response_header("X-Seen", "yes").kept();
+                rule.phases = set_response_header("X-Seen", "yes").shared();
                 rule.action = Action::Forward(vec![WeightedBackend::new("a".into(), 1), other]);
             };
             let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
@@ -267,7 +268,7 @@ async fn several_mirrors_get_a_copy_each_and_a_part_of_them_where_the_rule_says_
         let part = Mirror { numerator: 1, denominator: 4, ..mirror("c") };
         let mirrors = vec![mirror("a"), mirror("b"), part];
         let copying = Phases::from(Forwarding { mirrors, ..Forwarding::default() });
-        let edit = |rule: &mut Rule| rule.phases = copying.kept();
+        let edit = |rule: &mut Rule| rule.phases = copying.shared();
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
         let mut client = stage.client();
         for _ in 0..200 {
@@ -391,7 +392,7 @@ async fn a_call_has_the_time_that_its_client_gave_it_whatever_a_filter_tells_the
     ] {
         run_local(async {
             let rule = |rule: &mut Rule| {
-                rule.phases = Phases::from(RequestEdit::Headers(edit.clone())).kept();
+                rule.phases = Phases::from(RequestEdit::Headers(edit.clone())).shared();
                 let policy = Arc::make_mut(&mut rule.policy);
                 policy.timeouts.backend_request = Some(milliseconds(500));
                 (policy.retry.tries, policy.retry.by) = (4, RetrySource::Route);
@@ -422,7 +423,7 @@ async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
         let retrying = |tries: u8, by: RetrySource| {
             move |rule: &mut Rule| {
                 rule.phases =
-                    Phases::from(Forwarding { retry_statuses: vec![500], ..Forwarding::default() }).kept();
+                    Phases::from(Forwarding { retry_statuses: vec![500], ..Forwarding::default() }).shared();
                 let policy = Arc::make_mut(&mut rule.policy);
                 (policy.retry.tries, policy.retry.by) = (tries, by);
             }
@@ -490,7 +491,7 @@ async fn the_next_attempt_waits_for_the_backoff_and_no_longer_than_anybody_does(
         let waiting = |backoff: u64, limit: Option<u64>| {
             move |rule: &mut Rule| {
                 rule.phases =
-                    Phases::from(Forwarding { retry_statuses: vec![500], ..Forwarding::default() }).kept();
+                    Phases::from(Forwarding { retry_statuses: vec![500], ..Forwarding::default() }).shared();
                 let policy = Arc::make_mut(&mut rule.policy);
                 policy.retry.by = RetrySource::Route;
                 policy.retry.backoff = milliseconds(backoff);

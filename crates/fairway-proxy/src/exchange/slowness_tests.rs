@@ -31,7 +31,7 @@ fn config(endpoint_count: usize, panic_threshold: Option<u8>) -> Config {
     let latency = Some(LatencyEjection { factor, responses, interval: EJECTION_INTERVAL });
     let health =
         panic_threshold.map(|_| Arc::new(EndpointHealth { panic_threshold, ..EndpointHealth::default() }));
-    let traffic = BackendTraffic { latency, health, ..BackendTraffic::default() }.kept();
+    let traffic = BackendTraffic { latency, health, ..BackendTraffic::default() }.if_not_empty();
     config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic, ..backend }));
     config
 }

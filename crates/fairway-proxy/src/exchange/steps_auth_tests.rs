@@ -51,9 +51,12 @@ async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user()
         let (to, forwarded) = &seen[1];
         assert_eq!(*to, 0);
         assert!(forwarded.ends_with("\r\n\r\nbody"), "{forwarded}");
-        let of = |name| field(forwarded, name);
-        assert_eq!((of("X-User"), of("X-Groups"), of("X-After")), (Some("alice"), None, Some("yes")));
-        assert_eq!(of("Content-Length"), Some("4"), "no answer changes the length: {forwarded}");
+        let value_of = |name| field(forwarded, name);
+        assert_eq!(
+            (value_of("X-User"), value_of("X-Groups"), value_of("X-After")),
+            (Some("alice"), None, Some("yes"))
+        );
+        assert_eq!(value_of("Content-Length"), Some("4"), "no answer changes the length: {forwarded}");
         assert_eq!(seen.len(), 4);
         assert_eq!(stage.connects().len(), 2, "one connection each, used again");
     })
@@ -146,10 +149,10 @@ async fn an_answer_that_is_kept_holds_for_its_time_and_key_only() {
             let seen = seen.borrow();
             let forwarded: Vec<_> = seen.iter().filter(|(to, _)| *to == 0).collect();
             assert_eq!(forwarded.len(), if status == 200 { 6 } else { 0 });
-            let said =
+            let messages =
                 |head: &str| (field(head, "X-User").map(str::to_owned), field(head, "X-Other").is_some());
             let alice = || (Some("alice".to_owned()), false);
-            assert!(forwarded.iter().all(|(_, head)| said(head) == alice()), "{forwarded:?}");
+            assert!(forwarded.iter().all(|(_, head)| messages(head) == alice()), "{forwarded:?}");
         })
         .await;
     }
@@ -364,7 +367,7 @@ async fn the_time_that_a_guard_takes_is_not_the_endpoints() {
         run_local(async {
             let patient = ExternalAuth { timeouts: Timeouts::default(), ..auth() };
             let edit = |rule: &mut Rule| {
-                rule.phases = auth_phases(patient).kept();
+                rule.phases = auth_phases(patient).shared();
                 Arc::make_mut(&mut rule.policy).timeouts.backend_request = attempt;
             };
             let seen = ReceivedRequests::default();
@@ -394,7 +397,7 @@ async fn the_time_of_a_request_ends_while_its_guards_are_waited_for() {
         run_local(async {
             let limit = Duration::from_millis(300);
             let edit = |rule: &mut Rule| {
-                rule.phases = filter.kept();
+                rule.phases = filter.shared();
                 Arc::make_mut(&mut rule.policy).timeouts.request = Some(limit);
             };
             let stage = TestWorker::with_rule(1, edit, |_| ScriptedConnect::served_by(never_answering));

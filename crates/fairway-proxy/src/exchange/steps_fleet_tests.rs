@@ -47,7 +47,7 @@ struct Replica {
     /// Its part of the requests, relative to the sum of all parts.
     part: u32,
     serves: [f64; 2],
-    told: Vec<(f64, u32)>,
+    reports: Vec<(f64, u32)>,
     /// The time from which messages between it and other replicas are lost.
     cut_off: f64,
 }
@@ -88,7 +88,7 @@ impl Links {
         loop {
             let round = rounds.next_round().await;
             let carry = |it: &LeaseMessage| {
-                let (links, to, ask) = (Rc::clone(&self), it.to, it.request.clone());
+                let (links, to, ask) = (Rc::clone(&self), it.recipient, it.request.clone());
                 spawn_local(async move { links.carry(borrower, to, &ask).await })
             };
             let carried: Vec<_> = round.messages().iter().map(carry).collect();
@@ -120,9 +120,10 @@ impl Replica {
 
     /// The lowest number by which it divided within a window.
     fn lowest(&self, [from, to]: [f64; 2]) -> u32 {
-        let until = |index: usize| self.told.get(index + 1).map_or(f64::MAX, |(at, _)| *at);
-        let held = self.told.iter().enumerate().filter(|(index, (at, _))| *at <= to && from <= until(*index));
-        held.map(|(_, (_, count))| *count).min().unwrap()
+        let until = |index: usize| self.reports.get(index + 1).map_or(f64::MAX, |(at, _)| *at);
+        let shares =
+            self.reports.iter().enumerate().filter(|(index, (at, _))| *at <= to && from <= until(*index));
+        shares.map(|(_, (_, count))| *count).min().unwrap()
     }
 }
 
@@ -149,7 +150,7 @@ async fn admitted(seed: u64, replicas: &[Replica], end: f64, lend: bool) -> Vec<
         let serving = |it: &(usize, &Replica)| (it.1.serves[0]..it.1.serves[1]).contains(&now);
         let serving = replicas.iter().enumerate().filter(serving);
         for (number, replica) in replicas.iter().enumerate() {
-            if let Some((_, count)) = replica.told.iter().rfind(|(at, _)| *at <= now) {
+            if let Some((_, count)) = replica.reports.iter().rfind(|(at, _)| *at <= now) {
                 links.limits[number].size().set(*count);
             }
             let others = serving.clone().filter(|(other, _)| *other != number);
@@ -187,18 +188,18 @@ fn keeps_the_bound(seed: u64, replicas: &[Replica], passed: &[Vec<f64>], end: f6
     }
 }
 
-fn replica(part: u32, serves: [f64; 2], told: &[(f64, u32)]) -> Replica {
-    Replica { part, serves, told: told.to_vec(), cut_off: f64::MAX }
+fn replica(part: u32, serves: [f64; 2], rates: &[(f64, u32)]) -> Replica {
+    Replica { part, serves, reports: rates.to_vec(), cut_off: f64::MAX }
 }
 
 /// Three replicas that stay and learn late of three that come and go; the first gets `part` of the requests, the others one
 /// part each.
 fn three_six_three(seed: u64, part: u32) -> Vec<Replica> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut heard = |at: f64| at + 2.0 * random.f64();
+    let mut hear = |at: f64| at + 2.0 * random.f64();
     let staying = [part, 1, 1].map(|part| {
         // They count replicas that have left for ten seconds more.
-        replica(part, [0.0, 60.0], &[(0.0, 3), (heard(20.0), 6), (heard(50.0), 3)])
+        replica(part, [0.0, 60.0], &[(0.0, 3), (hear(20.0), 6), (hear(50.0), 3)])
     });
     let passing = [1; 3].map(|part| replica(part, [20.0, 40.0], &[(0.0, 6)]));
     staying.into_iter().chain(passing).collect()
@@ -252,10 +253,10 @@ async fn a_replica_that_hears_nothing_keeps_its_last_share() {
         let seed = 4;
         let mut replicas = three_six_three(seed, 1);
         // The first is cut off before the fleet grows; the others no longer count it once it is not ready.
-        replicas[0].told = vec![(0.0, 3)];
+        replicas[0].reports = vec![(0.0, 3)];
         for other in &mut replicas[1..] {
-            other.told.push((30.0, 5));
-            other.told.sort_by(|one, two| one.0.total_cmp(&two.0));
+            other.reports.push((30.0, 5));
+            other.reports.sort_by(|one, two| one.0.total_cmp(&two.0));
         }
         let passed = admitted(seed, &replicas, 60.0, false).await;
         keeps_the_bound(seed, &replicas, &passed, 60.0, 0.0);

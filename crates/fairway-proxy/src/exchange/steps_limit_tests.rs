@@ -143,7 +143,7 @@ async fn rates_hold_over_ten_seconds_however_many_workers_count() {
 #[tokio::test(start_paused = true)]
 async fn a_client_has_no_more_under_way_than_its_limit() {
     run_local(async {
-        let limit = ConcurrencyLimit { policy: "p".into(), most: 2, status: 503, exempt: Vec::new() };
+        let limit = ConcurrencyLimit { policy: "p".into(), max: 2, status: 503, exempt: Vec::new() };
         let filters = vec![Phases::from(Guard::ConcurrencyLimit(limit))];
         let stage = TestWorker::with_phases(1, filters, |_| ScriptedConnect::served_by(never_answering));
         let (mut one, mut two) = (stage.client(), stage.client());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{Forwarding, Mirror, MirrorTarget, Phases};
-use fairway_net::places::Permits;
+use fairway_net::permits::Permits;
 use tokio::time::sleep;
 
 use super::steps_tests::{

@@ -44,8 +44,8 @@ async fn another_backend_makes_the_answers_of_some_statuses() {
         }
         let seen = seen.borrow();
         assert_eq!(seen.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [0, 102, 0, 102]);
-        let asked = &seen[1].1;
-        assert!(asked.starts_with("GET /?q=1 HTTP/1.1\r\n") && asked.ends_with("\r\n\r\n"), "{asked}");
+        let request = &seen[1].1;
+        assert!(request.starts_with("GET /?q=1 HTTP/1.1\r\n") && request.ends_with("\r\n\r\n"), "{request}");
         for (name, value) in [
             ("X-Code", Some("404")),
             ("X-Original-URI", Some("/p?q=1")),
@@ -56,7 +56,7 @@ async fn another_backend_makes_the_answers_of_some_statuses() {
             ("X-Forwarded-Host", None),
             ("X-Original-Forwarded-For", None),
         ] {
-            assert_eq!(field(asked, name), value, "{name} in {asked}");
+            assert_eq!(field(request, name), value, "{name} in {request}");
         }
         assert_eq!(stage.connects().len(), 2, "answers that were put aside leave their connections usable");
     })

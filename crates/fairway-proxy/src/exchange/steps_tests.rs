@@ -196,7 +196,7 @@ async fn a_status_is_tried_again_elsewhere_where_that_is_safe() {
 async fn an_exchange_with_every_step_may_be_dropped_wherever_it_waits() {
     for polls in 0..60 {
         run_local(async {
-            let limit = ConcurrencyLimit { policy: "p".into(), most: 9, status: 503, exempt: Vec::new() };
+            let limit = ConcurrencyLimit { policy: "p".into(), max: 9, status: 503, exempt: Vec::new() };
             let filters = vec![
                 Phases::from(Guard::ConcurrencyLimit(limit)),
                 auth_phases(auth()),

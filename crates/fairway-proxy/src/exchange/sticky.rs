@@ -42,7 +42,7 @@ pub(super) fn find_session<N: Network>(
     buffers: &mut Buffers,
 ) {
     let Some(key) = &group.backend().session else { return };
-    let asked = SessionRequest {
+    let session_request = SessionRequest {
         request: &buffers.request,
         host: &buffers.host,
         target: env.intake.received(buffers),
@@ -54,7 +54,7 @@ pub(super) fn find_session<N: Network>(
             SessionKey::Hash(_) => 0,
         },
     };
-    let session = Session::for_request(key, &asked, || env.worker.random(|random| random.u64(..)));
+    let session = Session::for_request(key, &session_request, || env.worker.random(|random| random.u64(..)));
     buffers.extras.write().session = session;
 }
 

@@ -139,7 +139,7 @@ fn keyed_by(endpoints: usize, parts: &[SessionPart], spread: Option<u16>) -> Con
     keyed(endpoints, SessionKey::Hash(SessionHash { parts: parts.to_vec(), spread }))
 }
 
-fn all(numbers: std::ops::Range<u16>) -> BTreeSet<u16> {
+fn ports_of(numbers: std::ops::Range<u16>) -> BTreeSet<u16> {
     numbers.collect()
 }
 
@@ -149,7 +149,7 @@ async fn a_session_begins_with_a_cookie_and_stays_where_it_is() {
         for cookie in [cookie(), persistent()] {
             let play = StickyStage::from_config(&with_cookie(5, &cookie));
             let (sessions, owners) = play.sessions(60).await;
-            assert_eq!(owners.iter().copied().collect::<BTreeSet<_>>(), all(0..5), "all get some");
+            assert_eq!(owners.iter().copied().collect::<BTreeSet<_>>(), ports_of(0..5), "all get some");
             for _ in 0..3 {
                 assert_eq!(play.owners(&sessions).await, owners);
             }
@@ -178,7 +178,7 @@ async fn a_session_that_began_elsewhere_stays_where_it_is_and_none_begins() {
                     assert_eq!(set_cookie, None);
                     served.insert(owner);
                 }
-                assert_eq!(served, all(0..5), "the others take turns");
+                assert_eq!(served, ports_of(0..5), "the others take turns");
                 other.down.borrow_mut().insert(owners[0]);
                 let (owner, set_cookie) = other.request(&format!("Cookie: {}\r\n", sessions[0])).await;
                 assert!(
@@ -219,7 +219,10 @@ async fn sessions_of_endpoints_that_stay_survive_that_others_come_and_go() {
             let during = play.owners(&sessions).await;
             let moved: Vec<_> =
                 before.iter().zip(&during).filter(|(old, new)| old != new).map(|(_, new)| *new).collect();
-            assert!(moved.iter().all(|new| all(5..7).contains(new)), "to the new endpoints alone: {moved:?}");
+            assert!(
+                moved.iter().all(|new| ports_of(5..7).contains(new)),
+                "to the new endpoints alone: {moved:?}"
+            );
             match cookie.stickiness {
                 Stickiness::Persistent => assert!(moved.is_empty(), "{moved:?}"),
                 // Two sevenths of 200 are 57.
@@ -366,7 +369,7 @@ async fn requests_that_have_in_common_what_is_hashed_belong_together() {
                 }
                 owners.extend(owner);
             }
-            assert_eq!(owners, all(0..5), "{part:?}");
+            assert_eq!(owners, ports_of(0..5), "{part:?}");
         }
         let play = StickyStage::from_config(&keyed_by(5, &[Path], None));
         let mut client = play.stage.client();
@@ -417,9 +420,13 @@ async fn a_hash_may_have_several_endpoints() {
 }
 
 /// A rule that forwards requests with these conditions to `to`.
-fn rule(like: &Rule, of: Match, to: &[(&str, u32)]) -> Rule {
+fn rule(like: &Rule, route_match: Match, to: &[(&str, u32)]) -> Rule {
     let share = |(backend, weight): &(&str, u32)| WeightedBackend::new((*backend).into(), *weight);
-    Rule { matches: vec![of], action: Action::Forward(to.iter().map(share).collect()), ..like.clone() }
+    Rule {
+        matches: vec![route_match],
+        action: Action::Forward(to.iter().map(share).collect()),
+        ..like.clone()
+    }
 }
 
 fn exact(name: &str, value: &str) -> Vec<NamedValueMatch> {
@@ -467,17 +474,17 @@ async fn a_canary_of_a_tenth_gets_a_tenth_of_the_requests() {
 #[tokio::test(start_paused = true)]
 async fn sessions_come_before_headers_headers_before_cookies_and_cookies_before_chance() {
     run_local(async {
-        let of = |rank, headers, cookies| Match { rank, headers, cookies, ..Match::default() };
+        let route_match = |rank, headers, cookies| Match { rank, headers, cookies, ..Match::default() };
         let session =
             vec![NamedValueMatch { name: "route".into(), value: TextMatch::Regex(r"[^|]*\|b2".into()) }];
         let play = StickyStage::from_config(&canary_config(Vec::new(), |like| {
             vec![
-                rule(like, of(0, Vec::new(), Vec::new()), &[("backend", 1)]),
-                rule(like, of(1, Vec::new(), exact("beta", "never")), &[("backend", 1)]),
-                rule(like, of(2, Vec::new(), exact("beta", "always")), &[("canary", 1)]),
-                rule(like, of(3, exact("x-canary", "never"), Vec::new()), &[("backend", 1)]),
-                rule(like, of(4, exact("x-canary", "always"), Vec::new()), &[("canary", 1)]),
-                rule(like, of(5, Vec::new(), session.clone()), &[("canary", 1)]),
+                rule(like, route_match(0, Vec::new(), Vec::new()), &[("backend", 1)]),
+                rule(like, route_match(1, Vec::new(), exact("beta", "never")), &[("backend", 1)]),
+                rule(like, route_match(2, Vec::new(), exact("beta", "always")), &[("canary", 1)]),
+                rule(like, route_match(3, exact("x-canary", "never"), Vec::new()), &[("backend", 1)]),
+                rule(like, route_match(4, exact("x-canary", "always"), Vec::new()), &[("canary", 1)]),
+                rule(like, route_match(5, Vec::new(), session.clone()), &[("canary", 1)]),
             ]
         }));
         for (fields, expected) in [
@@ -547,7 +554,7 @@ async fn a_canary_without_endpoints_gets_no_requests() {
         for _ in 0..40 {
             seen.insert(play.request("").await.0);
         }
-        assert_eq!(seen, all(0..2));
+        assert_eq!(seen, ports_of(0..2));
         add_backend(&mut config, "canary", &[]);
         play.stage.publish(&config);
         for _ in 0..40 {

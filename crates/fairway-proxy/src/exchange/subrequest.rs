@@ -23,7 +23,7 @@ use crate::peer::Peer;
 use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::copy::CopyReader;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 
 /// Checks a request that Fairway makes, without a body.
 pub(super) fn check(buffers: &mut Buffers) -> Result<Intake, Fault> {
@@ -104,12 +104,12 @@ pub(super) async fn run<N: Network>(
 /// client.
 pub(super) struct SubrequestClient<'b> {
     handler: &'b mut dyn SubrequestHandler,
-    taken: u64,
+    bytes_taken: u64,
 }
 
 impl<'b> SubrequestClient<'b> {
     pub(super) fn new(handler: &'b mut dyn SubrequestHandler) -> Self {
-        Self { handler, taken: 0 }
+        Self { handler, bytes_taken: 0 }
     }
 }
 
@@ -207,7 +207,7 @@ impl Channel for SubrequestClient<'_> {
     }
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
-        self.taken += data.len() as u64;
+        self.bytes_taken += data.len() as u64;
         self.handler.receive(data)
     }
 
@@ -232,7 +232,7 @@ impl Channel for SubrequestClient<'_> {
     }
 
     fn sent(&self) -> u64 {
-        self.taken
+        self.bytes_taken
     }
 
     fn open_tunnel(&mut self) {}

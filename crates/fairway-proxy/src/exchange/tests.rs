@@ -302,14 +302,14 @@ async fn time_held(bytes: usize, every: Duration) -> Duration {
     let mut client = stage.client();
     let began = Instant::now();
     client.send(GET_REQUEST).await;
-    let mut piece = vec![0; bytes];
+    let mut chunk = vec![0; bytes];
     while began.elapsed() < seconds(3600) {
         sleep(every).await;
         if stage.has_metric_line("fairway_faults_total{reason=\"client_stalled\"} 1") {
             break;
         }
         // After the connection was closed, the rest is still read.
-        let _ = client.stream.read(&mut piece).await;
+        let _ = client.stream.read(&mut chunk).await;
     }
     began.elapsed()
 }
@@ -433,12 +433,12 @@ async fn a_client_that_waits_for_nothing_gets_a_hundred_answers_that_no_endpoint
         let stage = without_routes();
         let mut eager = stage.client();
         eager.send(GET_REQUEST.repeat(150)).await;
-        let mut answers = 0;
+        let mut responses = 0;
         while let Some(seen) = eager.response().await {
             assert_eq!(seen.status, 404);
-            answers += 1;
+            responses += 1;
         }
-        assert_eq!(answers, 100);
+        assert_eq!(responses, 100);
         let mut patient = stage.client();
         for _ in 0..150 {
             assert_eq!(patient.request(GET_REQUEST).await.unwrap().status, 404);
@@ -462,8 +462,8 @@ async fn requests_that_came_together_are_served_in_turns_with_those_of_others() 
         assert_eq!(other.request(GET_REQUEST).await.unwrap().status, 404);
         let mut received = Vec::with_capacity(64 * 1024);
         eager.stream.read_buf(&mut received).await.unwrap();
-        let answers = received.windows(4).filter(|bytes| bytes == b"\r\n\r\n").count();
-        assert!((1..=32).contains(&answers), "{answers} of 90 were served before the other client's");
+        let responses = received.windows(4).filter(|bytes| bytes == b"\r\n\r\n").count();
+        assert!((1..=32).contains(&responses), "{responses} of 90 were served before the other client's");
     })
     .await;
 }
@@ -482,23 +482,23 @@ async fn chunks_of_a_byte_that_come_together_go_on_as_one() {
                     let mut bytes = Vec::new();
                     while !bytes.ends_with(b"0\r\n\r\n") && stream.read_buf(&mut bytes).await.unwrap() > 0 {}
                     *seen.borrow_mut() = bytes;
-                    let answer = [
+                    let response = [
                         &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"[..],
                         &b"1\r\ny\r\n".repeat(20),
                         b"0\r\n\r\n",
                     ];
-                    stream.write_all(&answer.concat()).await.unwrap();
+                    stream.write_all(&response.concat()).await.unwrap();
                 })
             },
         );
         let mut client = stage.client();
         let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         client.send([&head[..], &b"1\r\nx\r\n".repeat(300), b"0\r\n\r\n"].concat()).await;
-        let answer = client.response_text().await;
+        let response = client.response_text().await;
         let body = format!("\r\n\r\n12c\r\n{}\r\n0\r\n\r\n", "x".repeat(300));
         let seen = String::from_utf8(seen.take()).unwrap();
         assert!(seen.to_lowercase().ends_with(&body), "{seen}");
-        assert!(answer.ends_with(&format!("\r\n\r\n14\r\n{}\r\n0\r\n\r\n", "y".repeat(20))), "{answer}");
+        assert!(response.ends_with(&format!("\r\n\r\n14\r\n{}\r\n0\r\n\r\n", "y".repeat(20))), "{response}");
     })
     .await;
 }

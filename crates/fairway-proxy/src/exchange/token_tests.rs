@@ -551,24 +551,24 @@ async fn rates_are_counted_by_claim_and_by_client_of_a_key() {
         let by_tenant = vec![guard(jwt()), limit(LimitKey::Claim("tenant".into()))];
         let (stage, _) = with_issuer(by_tenant, &issuing(&signer));
         let mut client = stage.client();
-        let of =
+        let token_for =
             |tenant: &str, user: &str| with_token(&token(&signer, &json!({"tenant": tenant, "sub": user})));
         for (request, expected) in [
-            (of("a", "1"), 200),
-            (of("a", "2"), 200),
-            (of("a", "3"), 429),
-            (of("b", "4"), 200),
-            (of("b", "4"), 200),
-            (of("b", "4"), 429),
+            (token_for("a", "1"), 200),
+            (token_for("a", "2"), 200),
+            (token_for("a", "3"), 429),
+            (token_for("b", "4"), 200),
+            (token_for("b", "4"), 200),
+            (token_for("b", "4"), 429),
         ] {
             assert_eq!(status(&mut client, &request).await, expected, "{request}");
         }
         let by_client = vec![Phases::from(Guard::ApiKey(Arc::new(api_key()))), limit(LimitKey::ApiClient)];
         let (stage, _) = self::stage(1, by_client, |_| Some(ok()));
         let mut client = stage.client();
-        let of = |client: &str| head(&format!("X-API-Key: partner-key-of-{client}\r\n"));
+        let key_of = |client: &str| head(&format!("X-API-Key: partner-key-of-{client}\r\n"));
         for (who, expected) in [("billing", 200), ("billing", 200), ("billing", 429), ("stock", 200)] {
-            assert_eq!(status(&mut client, &of(who)).await, expected, "{who}");
+            assert_eq!(status(&mut client, &key_of(who)).await, expected, "{who}");
         }
     })
     .await;

@@ -27,7 +27,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
 /// Samples every trace, and ignores those of clients.
-fn all() -> Tracing {
+fn sample_all() -> Tracing {
     Tracing { ratio: SampleRatio::ALL, ..Tracing::default() }
 }
 
@@ -43,7 +43,7 @@ fn with_b3(tracing: Tracing) -> Tracing {
 /// A stage, what its endpoints received, and what it exports.
 struct Scene {
     stage: TestWorker,
-    seen: ReceivedRequests,
+    received: ReceivedRequests,
     exported: TraceReceiver,
 }
 
@@ -77,7 +77,11 @@ impl Scene {
             options.tracing = Some(Arc::new(tracing));
             options.traces = Some(sender);
         };
-        Self { stage: TestWorker::with_options(edit, &with_backends(config), script), seen, exported }
+        Self {
+            stage: TestWorker::with_options(edit, &with_backends(config), script),
+            received: seen,
+            exported,
+        }
     }
 
     /// Sends a request with these header lines; returns the last request that the endpoint received.
@@ -88,7 +92,7 @@ impl Scene {
     }
 
     fn last(&self) -> String {
-        self.seen.borrow().last().unwrap().1.clone()
+        self.received.borrow().last().unwrap().1.clone()
     }
 
     /// What was exported since the last call.
@@ -147,7 +151,7 @@ fn trace(traced: &TracedExchange) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_trace_begins_and_its_endpoint_gets_the_span_of_the_attempt() {
     run_local(async {
-        let mut scene = Scene::new(all());
+        let mut scene = Scene::new(sample_all());
         let mut traces = Vec::new();
         for _ in 0..2 {
             let head = scene.send_request("").await;
@@ -219,7 +223,7 @@ async fn headers_of_a_trace_that_is_not_sampled_pass_as_they_came() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_not_believed_begins_no_trace_and_samples_none() {
     run_local(async {
-        let mut scene = Scene::new(all());
+        let mut scene = Scene::new(sample_all());
         let lines = format!(
             "traceparent: 00-{TRACE}-{SPAN}-00\r\ntracestate: a=1\r\nb3: 0\r\nX-B3-TraceId: {TRACE}\r\nbaggage: a=b\r\n"
         );
@@ -326,10 +330,10 @@ async fn each_attempt_has_a_span_of_its_own() {
     run_local(async {
         let retried = Phases::from(Forwarding { retry_statuses: vec![503], ..Forwarding::default() });
         let response = |number| Some(if number == 0 { BUSY } else { ok() });
-        let mut scene = Scene::with_config(all(), config_with_phases(2, vec![retried]), response);
+        let mut scene = Scene::with_config(sample_all(), config_with_phases(2, vec![retried]), response);
         scene.send_request("").await;
         let (traced, exchange) = scene.only().await;
-        let seen = scene.seen.borrow().clone();
+        let seen = scene.received.borrow().clone();
         let received: Vec<_> = seen.iter().map(|(to, head)| (*to, parent(head).1)).collect();
         assert_eq!(received, [(0, attempt(&traced, 1)), (1, attempt(&traced, 2))]);
         assert!(seen.iter().all(|(_, head)| parent(head).0 == trace(&traced)));
@@ -349,10 +353,12 @@ async fn an_attempt_begins_behind_the_pause_before_it() {
         let backend = config.backends.values().next().unwrap();
         let retry = fairway_model::Retry { backoff: Duration::from_millis(40), ..Default::default() };
         let traffic = fairway_model::BackendTraffic { retry: Some(retry), ..Default::default() };
-        let backend =
-            fairway_model::Backend { traffic: traffic.kept(), ..fairway_model::Backend::clone(backend) };
+        let backend = fairway_model::Backend {
+            traffic: traffic.if_not_empty(),
+            ..fairway_model::Backend::clone(backend)
+        };
         config.backends.insert(backend.key.clone(), Arc::new(backend));
-        let mut scene = Scene::with_config(all(), config, |number| (number == 1).then(ok));
+        let mut scene = Scene::with_config(sample_all(), config, |number| (number == 1).then(ok));
         scene.send_request("").await;
         let (traced, exchange) = scene.only().await;
         assert_eq!(parent(&scene.last()).1, attempt(&traced, 2));
@@ -381,16 +387,16 @@ async fn a_hedged_connect_is_one_attempt() {
             }
         };
         let edit = |options: &mut crate::options::ProxyOptions| {
-            (options.tracing, options.traces) = (Some(Arc::new(all())), Some(sender));
+            (options.tracing, options.traces) = (Some(Arc::new(sample_all())), Some(sender));
         };
         let stage = TestWorker::with_options(edit, &config_with_phases(2, Vec::new()), script);
-        let mut scene = Scene { stage, seen, exported };
+        let mut scene = Scene { stage, received: seen, exported };
         let head = scene.send_request("").await;
         let (traced, exchange) = scene.only().await;
         assert_eq!(parent(&head).1, attempt(&traced, 1));
         let upstream = exchange.upstream.unwrap();
         assert!(upstream.hedged && upstream.attempts == 1, "{upstream:?}");
-        assert_eq!(scene.seen.borrow().len(), 1);
+        assert_eq!(scene.received.borrow().len(), 1);
     })
     .await;
 }
@@ -399,12 +405,12 @@ async fn a_hedged_connect_is_one_attempt() {
 async fn services_that_are_asked_and_copies_get_the_server_span() {
     run_local(async {
         let config = config_with_phases(1, vec![auth_phases(auth()), mirror(1024)]);
-        let mut scene = Scene::with_config(all(), config, |_| Some(ok()));
+        let mut scene = Scene::with_config(sample_all(), config, |_| Some(ok()));
         scene.send_request("").await;
         let (traced, _) = scene.only().await;
         let server = format!("{:016x}", traced.context.span_id);
         for (number, span) in [(100, server.clone()), (0, attempt(&traced, 1)), (101, server)] {
-            let seen = scene.seen.borrow();
+            let seen = scene.received.borrow();
             let (_, head) = seen.iter().find(|(to, _)| *to == number).unwrap();
             assert_eq!(parent(head), (trace(&traced), span, "01".to_owned()), "{number}");
         }
@@ -414,7 +420,7 @@ async fn services_that_are_asked_and_copies_get_the_server_span() {
         let value = format!("00-{TRACE}-{SPAN}-00");
         scene.send_request(&format!("traceparent: {value}\r\n")).await;
         run_ready_tasks().await;
-        let seen = scene.seen.borrow();
+        let seen = scene.received.borrow();
         assert_eq!(seen.len(), 3);
         assert!(seen.iter().all(|(_, head)| field(head, "traceparent") == Some(&value)), "{seen:?}");
     })
@@ -429,7 +435,7 @@ async fn a_page_of_another_backend_is_one_more_attempt() {
     for (first, reason, status) in [(Some(BUSY), None, Some(503)), (None, Some("connect_failed"), None)] {
         run_local(async {
             let response = move |number| if number == 102 { Some(ok()) } else { first };
-            let mut scene = Scene::with_config(all(), config_with_phases(1, vec![pages()]), response);
+            let mut scene = Scene::with_config(sample_all(), config_with_phases(1, vec![pages()]), response);
             scene.send_request("").await;
             let (traced, exchange) = scene.only().await;
             let failed = &exchange.failed_attempts;
@@ -438,7 +444,7 @@ async fn a_page_of_another_backend_is_one_more_attempt() {
             let upstream = exchange.upstream.unwrap();
             assert_eq!(upstream.endpoint, endpoint(102));
             assert_eq!(usize::from(upstream.attempts), failed.len() + 1);
-            for (to, head) in &*scene.seen.borrow() {
+            for (to, head) in &*scene.received.borrow() {
                 let number = if *to == 102 { upstream.attempts } else { 1 };
                 assert_eq!(parent(head).1, attempt(&traced, number), "{to}");
             }
@@ -539,11 +545,11 @@ async fn the_rule_comes_before_the_listener_and_the_listener_before_the_process(
     let of_rule =
         |tracing: Option<Tracing>| vec![Phases { tracing: tracing.map(Arc::new), ..Phases::default() }];
     for (rule, listener, process, sampled) in [
-        (None, None, all(), true),
-        (None, Some(off()), all(), false),
-        (Some(all()), Some(off()), off(), true),
-        (Some(off()), Some(all()), all(), false),
-        (None, Some(all()), off(), true),
+        (None, None, sample_all(), true),
+        (None, Some(off()), sample_all(), false),
+        (Some(sample_all()), Some(off()), off(), true),
+        (Some(off()), Some(sample_all()), sample_all(), false),
+        (None, Some(sample_all()), off(), true),
         (None, None, off(), false),
     ] {
         run_local(async {
@@ -570,7 +576,7 @@ async fn spans_are_named_by_the_configuration() {
     run_local(async {
         let parts =
             vec![TemplatePart::Method, TemplatePart::Text(" at ".into()), TemplatePart::Header("x_a".into())];
-        let mut scene = Scene::new(Tracing { span_name: Some(Arc::new(Template(parts))), ..all() });
+        let mut scene = Scene::new(Tracing { span_name: Some(Arc::new(Template(parts))), ..sample_all() });
         scene.send_request("X-A: b\u{202e}c\r\n").await;
         assert_eq!(scene.only().await.0.span_name, "GET at b\u{fffd}c");
         scene.send_request(&format!("X-A: {}\r\n", "y".repeat(1_000))).await;
@@ -603,7 +609,7 @@ async fn a_request_without_a_rule_is_traced_and_one_that_is_malformed_is_not() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_exported_with_its_attempts() {
     run_local(async {
-        let mut scene = Scene::with_config(all(), config_with_phases(2, Vec::new()), |_| None);
+        let mut scene = Scene::with_config(sample_all(), config_with_phases(2, Vec::new()), |_| None);
         assert_eq!(scene.stage.client().request(GET_REQUEST).await.unwrap().status, 502);
         let (_, exchange) = scene.only().await;
         assert_eq!((exchange.status, exchange.reason.as_deref()), (502, Some("connect_failed")));
@@ -624,7 +630,7 @@ async fn exchanges_are_dropped_and_counted_when_the_channel_is_full() {
     run_local(async {
         let (sender, mut exported) = channel(1);
         let edit = |options: &mut crate::options::ProxyOptions| {
-            (options.tracing, options.traces) = (Some(Arc::new(all())), Some(sender));
+            (options.tracing, options.traces) = (Some(Arc::new(sample_all())), Some(sender));
         };
         let stage = TestWorker::with_options(edit, &config_with_phases(1, Vec::new()), |_| {
             ScriptedConnect::served_by(crate::testing::serve_ok)
@@ -661,7 +667,8 @@ async fn contexts_are_sent_without_an_exporter() {
                 ScriptedConnect::served_by(move |stream| serve_responses(0, ok().as_bytes(), seen, stream))
             }
         };
-        let edit = |options: &mut crate::options::ProxyOptions| options.tracing = Some(Arc::new(all()));
+        let edit =
+            |options: &mut crate::options::ProxyOptions| options.tracing = Some(Arc::new(sample_all()));
         let stage = TestWorker::with_options(edit, &config_with_phases(1, Vec::new()), script);
         assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 200);
         assert_eq!(parent(&seen.borrow()[0].1).2, "01");

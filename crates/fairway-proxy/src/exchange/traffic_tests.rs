@@ -32,7 +32,9 @@ fn millis(count: u64) -> Duration {
 fn config(endpoints: usize, traffic: BackendTraffic) -> Config {
     let mut config = config_with_phases(endpoints, Vec::new());
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
-    config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.kept(), ..backend }));
+    config
+        .backends
+        .insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.if_not_empty(), ..backend }));
     config
 }
 
@@ -44,8 +46,8 @@ fn stage(
     TestWorker::with_config(&config(endpoints, traffic), script)
 }
 
-fn within(most: u32) -> BackendTraffic {
-    BackendTraffic { in_flight: NonZeroU32::new(most), ..BackendTraffic::default() }
+fn within(limit: u32) -> BackendTraffic {
+    BackendTraffic { in_flight: NonZeroU32::new(limit), ..BackendTraffic::default() }
 }
 
 /// Responds to each request after `time`.
@@ -252,8 +254,8 @@ async fn a_backend_says_how_many_failures_eject_and_for_how_long() {
             assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
             sleep(millis(50)).await;
         }
-        let asked: Vec<_> = stage.connects().into_iter().filter(|(_, to)| *to == endpoint(0)).collect();
-        let pauses = asked.windows(2).map(|pair| pair[1].0.duration_since(pair[0].0).as_secs());
+        let connects: Vec<_> = stage.connects().into_iter().filter(|(_, to)| *to == endpoint(0)).collect();
+        let pauses = connects.windows(2).map(|pair| pair[1].0.duration_since(pair[0].0).as_secs());
         assert_eq!(pauses.collect::<Vec<_>>(), [5, 10, 12, 12]);
     })
     .await;
@@ -301,16 +303,16 @@ enum EndpointBehaviour {
 #[derive(Clone, Copy, Debug)]
 struct ClientCall {
     /// When it sends its request.
-    asks: u64,
+    queries: u64,
     /// How long after that it leaves, if it has no response by then.
     leaves: Option<u64>,
 }
 
 fn a_call() -> impl Strategy<Value = ClientCall> {
-    (0..600_u64, prop::option::of(0..800_u64)).prop_map(|(asks, leaves)| ClientCall { asks, leaves })
+    (0..600_u64, prop::option::of(0..800_u64)).prop_map(|(asks, leaves)| ClientCall { queries: asks, leaves })
 }
 
-fn conduct() -> impl Strategy<Value = EndpointBehaviour> {
+fn endpoint_behaviour() -> impl Strategy<Value = EndpointBehaviour> {
     prop_oneof![
         4 => (0..400_u64).prop_map(EndpointBehaviour::Answers),
         1 => (0..1_500_u64).prop_map(EndpointBehaviour::IsLate),
@@ -332,26 +334,26 @@ fn meeting(conduct: EndpointBehaviour) -> ScriptedConnect {
 
 /// Sends one request, and leaves in time.
 async fn call(stage: Rc<TestWorker>, call: ClientCall) -> Option<u16> {
-    let ClientCall { asks, leaves } = call;
+    let ClientCall { queries: asks, leaves } = call;
     sleep(millis(asks)).await;
     let mut client = stage.client();
-    let asked = client.request(GET_REQUEST);
-    let answer = match leaves {
-        Some(leaves) => timeout(millis(leaves), asked).await.ok().flatten(),
-        None => asked.await,
+    let response = client.request(GET_REQUEST);
+    let reply = match leaves {
+        Some(leaves) => timeout(millis(leaves), response).await.ok().flatten(),
+        None => response.await,
     };
-    answer.map(|answer| answer.status)
+    reply.map(|answer| answer.status)
 }
 
 /// The highest number of requests in progress seen with an endpoint.
-async fn watch(stage: Rc<TestWorker>, endpoints: u32, most: Rc<Cell<u32>>) {
+async fn watch(stage: Rc<TestWorker>, endpoints: u32, limit: Rc<Cell<u32>>) {
     loop {
         let worker = &stage.worker;
         let adopted = worker.adopted();
         let slot = adopted.snapshot().slot(&"backend".into()).unwrap();
         let group = adopted.group(slot, &worker.groups).unwrap();
         let now = (0..endpoints).map(|endpoint| group.member(endpoint).in_flight()).max();
-        most.set(most.get().max(now.unwrap_or(0)));
+        limit.set(limit.get().max(now.unwrap_or(0)));
         sleep(millis(1)).await;
     }
 }
@@ -363,8 +365,8 @@ fn run_case(limit: u32, conducts: Vec<EndpointBehaviour>, calls: Vec<ClientCall>
         let endpoints = conducts.len();
         let script = move |to: SocketAddr| meeting(conducts[usize::from(to.port())]);
         let stage = Rc::new(stage(endpoints, within(limit), script));
-        let most = Rc::new(Cell::new(0));
-        let watching = spawn_local(watch(Rc::clone(&stage), endpoints as u32, Rc::clone(&most)));
+        let max = Rc::new(Cell::new(0));
+        let watching = spawn_local(watch(Rc::clone(&stage), endpoints as u32, Rc::clone(&max)));
         let calls: Vec<_> = calls.into_iter().map(|one| spawn_local(call(Rc::clone(&stage), one))).collect();
         for call in calls {
             let status = call.await.unwrap();
@@ -372,7 +374,7 @@ fn run_case(limit: u32, conducts: Vec<EndpointBehaviour>, calls: Vec<ClientCall>
         }
         sleep(60 * SECOND).await;
         watching.abort();
-        assert!(most.get() <= limit, "{} of {limit}", most.get());
+        assert!(max.get() <= limit, "{} of {limit}", max.get());
         stage.check_idle().unwrap();
     });
 }
@@ -383,7 +385,7 @@ proptest! {
     #[test]
     fn whoever_comes_leaves_or_fails_no_endpoint_has_more_under_way_than_it_may_and_nothing_is_left_behind(
         limit in 1..4_u32,
-        conducts in vec(conduct(), 1..4),
+        conducts in vec(endpoint_behaviour(), 1..4),
         calls in vec(a_call(), 1..24),
     ) {
         run_case(limit, conducts, calls);

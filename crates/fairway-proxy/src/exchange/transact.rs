@@ -19,7 +19,7 @@ use crate::metrics::increment;
 use crate::metrics::record::Microseconds;
 use crate::network::Network;
 use crate::request::body::{BodyFault, RequestBody};
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 
 /// Sends the request that is queued in `up`, with its body, and waits for the response head.
 ///

@@ -12,15 +12,15 @@ use fairway_routing::{
 use fairway_token::digest;
 use fairway_token::login::{CookieParts, find_cookie, without_cookies};
 
+use super::auth_headers::{is_same_header, remove_auth_headers};
 use super::credential::{self, Credential};
 use super::verdict::{FilterContext, Verdict};
-use super::vouched::{is_same_header, remove_auth_headers};
 use crate::buffers::Buffers;
 use crate::fault::{Denial, Fault};
 use crate::geoip::Location;
 use crate::guards::{OpenSession, VerifiedToken};
 use crate::peer::Scheme;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 
 /// The token of the request, unverified.
 pub(crate) fn shown_token<'b>(

@@ -6,7 +6,7 @@ use fairway_http::Head;
 use fairway_model::ClientCertificateMode;
 use fairway_routing::CompiledCertificate;
 
-use super::answer::start_own_response;
+use super::own_response::start_own_response;
 use super::verdict::{FilterContext, ResponseScope, Verdict};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
@@ -35,7 +35,7 @@ fn certificate_verdict<'r>(
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
     CERTIFICATE_HEADERS.iter().for_each(|name| buffers.request.remove(name.as_bytes()));
-    let settings = &step.of;
+    let settings = &step.source;
     let shown = match (context.scheme, context.proof) {
         (Scheme::Http, _) => None,
         // The certificate was verified by other rules, or not at all (RFC 9110 §15.5.20).
@@ -66,7 +66,7 @@ fn certificate_verdict<'r>(
             proof.certificate.as_ref()
         }
     };
-    match step.takes(shown.map_or("", |shown| &shown.subject)) {
+    match step.accepts_subject(shown.map_or("", |shown| &shown.subject)) {
         true => Verdict::Pass,
         false => Verdict::Refused(Fault::AccessDenied),
     }

@@ -5,7 +5,7 @@ use fairway_http::{Head, Known, Method};
 use fairway_model::{Cors, CorsMode, CorsOrigin};
 use fairway_routing::CompiledCors;
 
-use super::answer::start_own_response;
+use super::own_response::start_own_response;
 use super::verdict::{ResponseScope, Verdict};
 use crate::buffers::Buffers;
 
@@ -43,11 +43,11 @@ pub(super) fn add_headers(compiled: &CompiledCors, buffers: &mut Buffers) {
 
 /// With credentials `*` is not allowed: the requested methods and headers are echoed instead.
 fn echo_requested(cors: &Cors, request: &Head, response: &mut Head) {
-    let asked: [(&str, &[u8], &[u8]); 2] = [
+    let requested: [(&str, &[u8], &[u8]); 2] = [
         (&*cors.methods, b"Access-Control-Allow-Methods", b"Access-Control-Request-Method"),
         (&*cors.headers, b"Access-Control-Allow-Headers", b"Access-Control-Request-Headers"),
     ];
-    for (_, name, request_header) in asked.into_iter().filter(|(allowed, ..)| *allowed == "*") {
+    for (_, name, request_header) in requested.into_iter().filter(|(allowed, ..)| *allowed == "*") {
         if let Some(value) = request.named(request_header) {
             response.set(name, value);
         }

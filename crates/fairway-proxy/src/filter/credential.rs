@@ -3,7 +3,7 @@
 use fairway_model::CredentialLocation;
 
 use crate::buffers::Buffers;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 
 /// The credential at the first location that has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub(super) fn set_on_response(
 /// Removes hidden headers from the response of an endpoint, before anything is added to it.
 #[inline]
 pub(crate) fn remove_hidden_headers(rule: &CompiledRule, response: &mut Head) {
-    for step in &rule.steps().answers.received {
+    for step in &rule.steps().responses.received {
         if let UpstreamResponseEdit::Hide(names) = step {
             names.iter().for_each(|name| response.remove(name.as_bytes()));
         }

@@ -56,7 +56,7 @@ pub(super) fn check_concurrency<'r>(
     if is_exempt(&limit.exempt, client) {
         return Verdict::Pass;
     }
-    match counts.begin_exchange(policy, client.counted_address(), limit.most) {
+    match counts.begin_exchange(policy, client.counted_address(), limit.max) {
         Some(under_way) => {
             buffers.under_way.push(under_way);
             Verdict::Pass

@@ -1,35 +1,35 @@
 //! The compiled steps of a rule: guards and edits of the request before it is forwarded, and edits of every response.
 
-mod answer;
+mod auth_headers;
 mod basic_user;
 mod caller;
 mod certificate;
-mod chosen;
+mod conditional;
 mod cookie;
 mod cors;
 mod credential;
 mod fields;
 mod limit;
 mod media_type;
+mod own_response;
 mod received;
 mod redirect;
 mod template;
 mod verdict;
-mod vouched;
 
-pub(crate) use answer::{keep_login_cookie, start_own_response};
+pub(crate) use auth_headers::{copy_auth_headers, is_copied, keep_cookies};
 pub(crate) use caller::{
     admit_api_client, admit_session, admit_token, api_client, remove_credentials, remove_identity_headers,
     remove_login_cookies, shown_session, shown_token,
 };
 pub(crate) use certificate::escaped_pem;
-pub(crate) use chosen::set_chosen_on_request;
+pub(crate) use conditional::set_chosen_on_request;
 pub(crate) use fields::{remove_hidden_headers, set_on_request};
+pub(crate) use own_response::{keep_login_cookie, start_own_response};
 pub(crate) use received::on_received;
 pub(crate) use redirect::own_origin;
 pub(crate) use template::{Sources, cache_key, render};
 pub(crate) use verdict::{FilterContext, ResponseScope, Verdict};
-pub(crate) use vouched::{copy_auth_headers, is_copied, keep_cookies};
 
 use fairway_http::{Known, Method};
 use fairway_model::AccessList;
@@ -80,7 +80,7 @@ pub(crate) fn before_location<'r>(
 ) -> Verdict<'r> {
     let is_of_host = |guard: &&GuardStep| match guard {
         GuardStep::Certificate(_) => true,
-        GuardStep::Deny(requests) => requests.all,
+        GuardStep::Deny(requests) => requests.all_requests,
         GuardStep::Respond(to) => to.of_host.is_some(),
         _ => false,
     };
@@ -106,7 +106,7 @@ fn run_guard<'r>(
         GuardStep::OverTls if context.scheme == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
         GuardStep::OverTls => Verdict::Pass,
         GuardStep::Deny(requests) => deny(requests, context, buffers),
-        GuardStep::Respond(to) => chosen::respond(to, rule, context, buffers),
+        GuardStep::Respond(to) => conditional::respond(to, rule, context, buffers),
         GuardStep::Preflight(cors) => match context.intake.method {
             Method::Options => cors::preflight(cors, buffers),
             _ => Verdict::Pass,
@@ -155,9 +155,9 @@ fn edit(step: &RequestStep, context: &FilterContext<'_>, buffers: &mut Buffers) 
     match step {
         RequestStep::Edit(edits) => edits.apply(&mut buffers.request),
         RequestStep::Host(host) => {
-            let kept = &mut buffers.extras.write().host;
-            if kept.is_empty() {
-                kept.extend_from_slice(buffers.request.first(Known::Host).unwrap_or_default());
+            let kept_host = &mut buffers.extras.write().host;
+            if kept_host.is_empty() {
+                kept_host.extend_from_slice(buffers.request.first(Known::Host).unwrap_or_default());
             }
             buffers.request.set(b"Host", host.as_bytes());
         }
@@ -167,7 +167,7 @@ fn edit(step: &RequestStep, context: &FilterContext<'_>, buffers: &mut Buffers) 
 
 /// The error page that replaces a response with this status.
 pub(crate) fn replacement(rule: &CompiledRule, status: u16) -> Option<&ErrorPagesStep> {
-    let replacing = rule.steps().answers.replacing.as_deref()?;
+    let replacing = rule.steps().responses.replacing.as_deref()?;
     replacing.pages.statuses.binary_search(&status).is_ok().then_some(replacing)
 }
 
@@ -180,17 +180,17 @@ pub(crate) fn on_response(
     buffers: &mut Buffers,
 ) {
     let scheme = sources.client.scheme;
-    answer::add_session_cookie(buffers);
-    for step in rule.steps().answers.edits.iter().filter(|step| applies_to(step, made)) {
+    own_response::add_session_cookie(buffers);
+    for step in rule.steps().responses.edits.iter().filter(|step| applies_to(step, made)) {
         match step {
             ResponseStep::Cors(cors) => cors::add_headers(cors, buffers),
-            ResponseStep::Cookies(which) => vouched::add_cookies(*which, buffers),
-            ResponseStep::Granted => vouched::add_auth_response_headers(buffers),
+            ResponseStep::Cookies(which) => auth_headers::add_cookies(*which, buffers),
+            ResponseStep::Granted => auth_headers::add_auth_response_headers(buffers),
             ResponseStep::Edit(edits) => edits.apply(&mut buffers.response),
             ResponseStep::Fields(fields) => fields::set_on_response(fields, sources, &number, buffers),
             ResponseStep::Chosen(fields) => {
-                chosen::ensure_request_id(fields, &number, buffers);
-                chosen::on_response(fields, sources, buffers);
+                conditional::ensure_request_id(fields, &number, buffers);
+                conditional::on_response(fields, sources, buffers);
             }
             ResponseStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
                 buffers.response.set(b"Strict-Transport-Security", value.as_bytes());
@@ -202,8 +202,8 @@ pub(crate) fn on_response(
 
 /// Whether a step applies to responses of this scope.
 #[inline]
-fn applies_to(step: &ResponseStep, made: ResponseScope) -> bool {
-    match made {
+fn applies_to(step: &ResponseStep, scope: ResponseScope) -> bool {
+    match scope {
         ResponseScope::Rule => true,
         ResponseScope::SignIn => !matches!(
             step,
@@ -229,7 +229,7 @@ fn allows(list: &AccessList, context: &FilterContext<'_>) -> bool {
 fn deny<'r>(requests: &CompiledDeny, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict<'r> {
     let fault = Fault::Denied(requests.status);
     match context.intake.with_routing_request(buffers, |request| requests.covers(request)) {
-        true if requests.all => Verdict::RefusedByHost(fault),
+        true if requests.all_requests => Verdict::RefusedByHost(fault),
         true => Verdict::Refused(fault),
         false => Verdict::Pass,
     }

@@ -9,7 +9,7 @@ use crate::request::client::Client;
 /// Runs the steps for the response heads of endpoints.
 #[inline]
 pub(crate) fn on_received(rule: &CompiledRule, client: &Client, buffers: &mut Buffers) {
-    for step in &rule.steps().answers.received {
+    for step in &rule.steps().responses.received {
         match step {
             // `remove_hidden_headers` has already removed them.
             UpstreamResponseEdit::Hide(_) => {}

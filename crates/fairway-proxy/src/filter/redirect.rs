@@ -3,7 +3,7 @@
 use fairway_model::{HttpsRedirect, PathRewrite, RedirectTarget};
 use fairway_routing::{CompiledRedirect, CompiledRewrite};
 
-use super::answer::{host_for_redirect, start_own_response, without_port};
+use super::own_response::{host_for_redirect, start_own_response, without_port};
 use super::verdict::{FilterContext, ResponseScope, Verdict};
 use crate::buffers::Buffers;
 use crate::peer::Scheme;

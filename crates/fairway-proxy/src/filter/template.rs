@@ -11,7 +11,7 @@ use super::{basic_user, cookie};
 use crate::buffers::Buffers;
 use crate::log::argument;
 use crate::request::client::Client;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 
 /// The sources of template values, in addition to the buffers.
 #[derive(Clone, Copy)]

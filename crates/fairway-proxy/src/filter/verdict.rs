@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::guards::{FleetLimits, Logins, Tokens};
 use crate::peer::{Proof, Scheme};
 use crate::request::client::Client;
-use crate::request::intake::Intake;
+use crate::request::validation::Intake;
 
 /// The input of steps in addition to the request head.
 pub(crate) struct FilterContext<'a> {

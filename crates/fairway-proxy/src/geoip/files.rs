@@ -139,10 +139,11 @@ impl DatabaseFiles {
 
     fn publish(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
-        let of = |kind| {
+        let database_of = |kind| {
             self.files.iter().filter_map(|file| file.database.as_ref()).find(|it| it.kind() == kind).cloned()
         };
-        let databases = Databases { places: of(GeoKind::Places), networks: of(GeoKind::Networks) };
+        let databases =
+            Databases { places: database_of(GeoKind::Places), networks: database_of(GeoKind::Networks) };
         let figures = self.files.iter().map(WatchedFile::figures).collect();
         self.retired.push(shared.replace(databases, figures));
     }

@@ -15,7 +15,7 @@ use super::{GeoIp, Location};
 
 const BUILD_TIME: u64 = 1_700_000_000;
 
-fn places(code: &str, name: &str) -> Vec<u8> {
+fn place_database(code: &str, name: &str) -> Vec<u8> {
     let city = json!({
         "city": {"names": {"de": "München", "en": "Munich"}},
         "continent": {"code": "EU", "names": {"en": "Europe"}},
@@ -69,7 +69,7 @@ fn in_country(code: &str) -> GeoLookup<CountryCode> {
 
 #[test]
 fn a_record_has_the_fields_of_both_databases() {
-    let (_folder, geoip, _) = watched(&[("city", places("DE", "Germany")), ("asn", networks())]);
+    let (_folder, geoip, _) = watched(&[("city", place_database("DE", "Germany")), ("asn", networks())]);
     let location = locate(&geoip, "203.0.113.200");
     let values: Vec<_> = GeoField::ALL
         .iter()
@@ -97,7 +97,7 @@ fn a_record_has_the_fields_of_both_databases() {
 
 #[test]
 fn unlisted_addresses_are_nowhere_and_unknown_without_a_database() {
-    let (_folder, geoip, _) = watched(&[("city", places("DE", "Germany"))]);
+    let (_folder, geoip, _) = watched(&[("city", place_database("DE", "Germany"))]);
     assert_eq!(locate(&geoip, "2001:db8::1").country(), in_country("FR"));
     for address in ["198.51.100.1", "192.0.2.1", "2001:db9::1"] {
         assert_eq!(locate(&geoip, address).country(), GeoLookup::Nowhere, "{address}");
@@ -111,7 +111,7 @@ fn unlisted_addresses_are_nowhere_and_unknown_without_a_database() {
 
 #[test]
 fn a_field_is_looked_up_once_per_client() {
-    let (_folder, geoip, _) = watched(&[("city", places("DE", "Germany"))]);
+    let (_folder, geoip, _) = watched(&[("city", place_database("DE", "Germany"))]);
     let (view, client) = (geoip.view(), "203.0.113.1".parse::<IpAddr>().unwrap());
     let mut location = Location::default();
     view.locate([GeoField::CountryCode].into_iter().collect(), Some(client), &mut location);
@@ -136,10 +136,10 @@ fn values_invalid_in_headers_are_left_out() {
 
 #[test]
 fn a_replaced_file_reaches_all_workers_and_the_old_one_is_freed() {
-    let (folder, geoip, mut files) = watched(&[("city", places("DE", "Germany"))]);
+    let (folder, geoip, mut files) = watched(&[("city", place_database("DE", "Germany"))]);
     let views = [geoip.view(), geoip.view()];
     let old = Arc::downgrade(&geoip.0.current());
-    replace(&folder.path().join("city"), &places("AT", "Austria"));
+    replace(&folder.path().join("city"), &place_database("AT", "Austria"));
     files.reload_changed();
     assert_eq!(locate(&geoip, "203.0.113.1").country(), in_country("DE"), "it may still be written");
     files.reload_changed();
@@ -157,10 +157,10 @@ fn a_replaced_file_reaches_all_workers_and_the_old_one_is_freed() {
 
 #[test]
 fn a_truncated_file_is_refused_and_the_last_good_one_stays() {
-    let good = places("DE", "Germany");
+    let good = place_database("DE", "Germany");
     let (folder, geoip, mut files) = watched(&[("city", good)]);
     let file = folder.path().join("city");
-    let other = places("AT", "Austria");
+    let other = place_database("AT", "Austria");
     let cuts = [0, 1, other.len() / 4, other.len() / 2, other.len() - 200, other.len() - 1];
     for (refused, cut) in cuts.into_iter().enumerate() {
         replace(&file, &other[..cut]);
@@ -187,7 +187,7 @@ fn a_truncated_file_is_refused_and_the_last_good_one_stays() {
 /// Changed bytes are either detected, or lookups still return a value or none.
 #[test]
 fn no_changed_byte_causes_a_panic() {
-    let good = places("DE", "Germany");
+    let good = place_database("DE", "Germany");
     for at in 0..good.len() {
         for flipped in [1, 0x80, 0xff] {
             let mut bytes = good.clone();
@@ -209,7 +209,7 @@ fn unusable_files_are_reported_and_the_others_work() {
         .with_network("203.0.113.0/24", &json!({"domain": "a.test"}))
         .bytes();
     let (folder, geoip, mut files) = watched(&[
-        ("city", places("DE", "Germany")),
+        ("city", place_database("DE", "Germany")),
         ("country", Mmdb::new("GeoLite2-Country", BUILD_TIME).bytes()),
         ("domain", other),
         ("text", b"no database".to_vec()),
@@ -235,7 +235,7 @@ fn a_file_created_later_is_read() {
     let mut files = DatabaseFiles::new(std::slice::from_ref(&path), &geoip.0);
     files.reload_changed();
     assert_eq!(locate(&geoip, "203.0.113.1").country(), GeoLookup::Unknown);
-    fs::write(&path, places("DE", "Germany")).unwrap();
+    fs::write(&path, place_database("DE", "Germany")).unwrap();
     files.reload_changed();
     files.reload_changed();
     assert_eq!(locate(&geoip, "203.0.113.1").country(), in_country("DE"));

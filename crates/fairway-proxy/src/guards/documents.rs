@@ -34,7 +34,7 @@ pub(crate) struct SharedDocuments<T>(Arc<Mutex<HashMap<Digest, Weak<SharedDocume
 /// A worker's view of the documents that it has used.
 pub(crate) struct Documents<T> {
     shared: SharedDocuments<T>,
-    known: RefCell<HashMap<Digest, CachedDocument<T>>>,
+    known_documents: RefCell<HashMap<Digest, CachedDocument<T>>>,
     /// The number of documents that were replaced.
     changes: Cell<u64>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Fetch<T> {
 impl<T> Documents<T> {
     /// Creates a worker's view.
     pub(crate) fn new(shared: SharedDocuments<T>) -> Self {
-        Self { shared, known: RefCell::default(), changes: Cell::new(0) }
+        Self { shared, known_documents: RefCell::default(), changes: Cell::new(0) }
     }
 
     /// The number of replacements that the worker has seen: what was verified with old keys must be verified again.
@@ -102,7 +102,7 @@ impl<T> Documents<T> {
 
     /// Whether the document is usable and no fetch is needed.
     pub(crate) fn is_current(&self, id: &Digest, now: Instant) -> bool {
-        let mut known = self.known.borrow_mut();
+        let mut known = self.known_documents.borrow_mut();
         let Some(known) = known.get_mut(id) else { return false };
         self.count_change(known.update());
         let is_asked_for = !known.state.may_be_fetched(now) || known.document.is_fetching();
@@ -111,7 +111,7 @@ impl<T> Documents<T> {
 
     /// Looks a document up.
     pub(crate) fn find(&self, id: &Digest, now: Instant) -> DocumentLookup<T> {
-        let mut known = self.known.borrow_mut();
+        let mut known = self.known_documents.borrow_mut();
         if !known.contains_key(id) {
             // Drop documents that no rule uses any more.
             known.retain(|_, known| now < known.used + MAX_AGE);
@@ -140,7 +140,7 @@ impl<T> Documents<T> {
 
     /// Starts or joins a fetch because a token names an unknown key. `None` if the last fetch was only just made.
     pub(crate) fn refresh(&self, id: &Digest, now: Instant) -> Option<(Updates<T>, Option<Fetch<T>>)> {
-        let known = self.known.borrow();
+        let known = self.known_documents.borrow();
         let known = known.get(id)?;
         let fetch = known.document.begin_fetch(now);
         (fetch.is_some() || known.document.is_fetching()).then(|| (Updates(known.updates.clone()), fetch))
@@ -315,11 +315,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_worker_asks_and_all_get_the_keys() {
         let [one, other] = two_workers();
-        let asked = fetch(&one).expect("nobody has asked");
+        let fetched = fetch(&one).expect("nobody has asked");
         let DocumentLookup::Awaited(mut updates, None) = other.find(&ID, Instant::now()) else {
             panic!("somebody asks")
         };
-        asked.succeed(SET.to_owned(), SET.as_bytes(), None);
+        fetched.succeed(SET.to_owned(), SET.as_bytes(), None);
         updates.next().await;
         assert!(is_ready(&one) && is_ready(&other));
     }

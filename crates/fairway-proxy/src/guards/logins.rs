@@ -13,8 +13,8 @@ use fairway_routing::LoginCheck;
 use fairway_token::login::{CookieParts, EndedSessions, MAX_COOKIE_PARTS, Provider};
 use tokio::sync::oneshot;
 
+use super::cache::{CacheTag, ExpiringCache};
 use super::documents::{Documents, SharedDocuments};
-use super::kept::{CacheTag, ExpiringCache};
 use super::logouts::{Logouts, NotShared};
 use super::refreshes::Refreshes;
 use super::tokens::VerifiedToken;

@@ -24,7 +24,7 @@ pub struct Logouts(Arc<LogoutState>);
 
 #[derive(Default)]
 struct LogoutState {
-    known: RwLock<HashMap<SessionId, Logout>>,
+    known_logouts: RwLock<HashMap<SessionId, Logout>>,
     changes: AtomicU64,
     share: OnceLock<ShareLogout>,
 }
@@ -50,7 +50,7 @@ impl Logouts {
 
     /// Adds logouts, at `now` in seconds since 1970; returns whether there was room for all.
     fn adopt(&self, logouts: &[Logout], now: u64) -> bool {
-        let mut known = self.0.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.known_logouts.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, logout| now < logout.ends);
         let (mut ends_more, mut has_room) = (false, true);
         for logout in logouts.iter().filter(|logout| now < logout.ends) {
@@ -89,7 +89,7 @@ impl Logouts {
 
     /// Whether a session with these IDs has ended whose user logged in at that time.
     pub(crate) fn have_ended(&self, ids: impl Iterator<Item = SessionId>, logged_in_at: u64) -> bool {
-        let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.known_logouts.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = ids.filter_map(|id| known.get(&id));
         found.any(|logout| logged_in_at <= logout.until_login_at)
     }

@@ -2,9 +2,9 @@
 //! services, and the limits that replicas share. Everything is bounded, whatever clients send. It never stores a password,
 //! anything from which one could be computed, or the content of a request.
 
+mod cache;
 mod documents;
 mod fleet;
-mod kept;
 mod logins;
 mod logouts;
 mod passwords;
@@ -12,10 +12,10 @@ mod queue;
 mod refreshes;
 mod tokens;
 
+pub(crate) use cache::{CacheTag, ExpiringCache};
 pub(crate) use documents::{DocumentLookup, Fetch, SharedDocuments};
 pub(crate) use fleet::LeaseFigures;
 pub use fleet::{Borrower, FleetLimits, FleetSize, Message as LeaseMessage, Round as LeaseRound};
-pub(crate) use kept::{CacheTag, ExpiringCache};
 pub(crate) use logins::{Logins, OpenSession, Permit, Purpose};
 pub(crate) use logouts::NotShared;
 pub use logouts::{Logouts, ShareLogout};

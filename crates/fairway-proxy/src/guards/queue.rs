@@ -20,7 +20,7 @@ struct QueueState<T> {
 
 struct Owner<T> {
     name: Arc<str>,
-    pieces: VecDeque<T>,
+    chunks: VecDeque<T>,
 }
 
 impl<T> Queue<T> {
@@ -34,13 +34,13 @@ impl<T> Queue<T> {
     ///
     /// # Errors
     /// There is no room; the piece is returned.
-    pub(crate) fn push(&self, owner: &Arc<str>, piece: T) -> Result<(), T> {
+    pub(crate) fn push(&self, owner: &Arc<str>, chunk: T) -> Result<(), T> {
         let mut state = self.lock();
         let has = state.pieces_of(owner);
         if state.len() >= self.capacity && !state.make_room(has + 1) {
-            return Err(piece);
+            return Err(chunk);
         }
-        state.push(owner, piece);
+        state.push(owner, chunk);
         self.work_arrived.notify_one();
         Ok(())
     }
@@ -74,36 +74,36 @@ impl<T> Queue<T> {
 
 impl<T> QueueState<T> {
     fn len(&self) -> usize {
-        self.owners.iter().map(|owner| owner.pieces.len()).sum()
+        self.owners.iter().map(|owner| owner.chunks.len()).sum()
     }
 
     fn pieces_of(&self, name: &str) -> usize {
-        self.owners.iter().find(|owner| *owner.name == *name).map_or(0, |owner| owner.pieces.len())
+        self.owners.iter().find(|owner| *owner.name == *name).map_or(0, |owner| owner.chunks.len())
     }
 
-    fn push(&mut self, name: &Arc<str>, piece: T) {
+    fn push(&mut self, name: &Arc<str>, chunk: T) {
         match self.owners.iter_mut().find(|owner| owner.name == *name) {
-            Some(owner) => owner.pieces.push_back(piece),
-            None => self.owners.push_back(Owner { name: Arc::clone(name), pieces: VecDeque::from([piece]) }),
+            Some(owner) => owner.chunks.push_back(chunk),
+            None => self.owners.push_back(Owner { name: Arc::clone(name), chunks: VecDeque::from([chunk]) }),
         }
     }
 
     /// Drops the newest piece of the owner with the most, if that is more than `others`.
     fn make_room(&mut self, others: usize) -> bool {
-        let longest = self.owners.iter_mut().max_by_key(|owner| owner.pieces.len());
-        let Some(longest) = longest.filter(|owner| owner.pieces.len() > others) else { return false };
-        longest.pieces.pop_back();
+        let longest = self.owners.iter_mut().max_by_key(|owner| owner.chunks.len());
+        let Some(longest) = longest.filter(|owner| owner.chunks.len() > others) else { return false };
+        longest.chunks.pop_back();
         true
     }
 
     /// Takes the oldest piece of the next owner, who then goes last.
     fn pop(&mut self) -> Option<T> {
         let mut owner = self.owners.pop_front()?;
-        let piece = owner.pieces.pop_front();
-        if !owner.pieces.is_empty() {
+        let chunk = owner.chunks.pop_front();
+        if !owner.chunks.is_empty() {
             self.owners.push_back(owner);
         }
-        piece
+        chunk
     }
 }
 
@@ -111,9 +111,9 @@ impl<T> QueueState<T> {
 mod tests {
     use super::*;
 
-    fn queue_of(room: usize, pieces: &[(&str, u32)]) -> Queue<u32> {
+    fn queue_of(room: usize, chunks: &[(&str, u32)]) -> Queue<u32> {
         let queue = Queue::new(room);
-        for (owner, piece) in pieces {
+        for (owner, piece) in chunks {
             assert_eq!(queue.push(&Arc::from(*owner), *piece), Ok(()));
         }
         queue

@@ -9,8 +9,8 @@ use fairway_net::clock::Instant;
 use fairway_routing::{KeySource, TokenCheck};
 use fairway_token::{Claims, InvalidKeySet, KeySet, MAX_TOKEN_BYTES};
 
+use super::cache::{CacheTag, ExpiringCache};
 use super::documents::{Documents, SharedDocuments};
-use super::kept::{CacheTag, ExpiringCache};
 
 /// The maximum time for which a verified token is remembered. A withdrawn key is noticed earlier.
 const MAX_REMEMBER_TIME: Duration = Duration::from_secs(300);

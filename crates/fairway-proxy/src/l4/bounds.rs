@@ -110,48 +110,48 @@ mod tests {
         let clients = ClientCounts::new();
         let (one, other) = (SessionLimits::new(&clients), SessionLimits::new(&clients));
         let begin = |client: &str| one.acquire(address(client), MAX_SESSIONS);
-        let mut held: Vec<_> = (0..3).map(|_| begin("192.0.2.1").ok().unwrap()).collect();
+        let mut sessions: Vec<_> = (0..3).map(|_| begin("192.0.2.1").ok().unwrap()).collect();
         assert_eq!(begin("192.0.2.1").err(), Some(SessionLimitReached::Client));
         assert_eq!(
             begin("::ffff:192.0.2.1").err(),
             Some(SessionLimitReached::Client),
             "the same client on a dual-stack socket"
         );
-        held.extend([begin("2001:db8:1:2::1").ok(), begin("2001:db8:1:2::2").ok()].into_iter().flatten());
+        sessions.extend([begin("2001:db8:1:2::1").ok(), begin("2001:db8:1:2::2").ok()].into_iter().flatten());
         assert_eq!((one.open(), begin("192.0.2.9").err()), (5, Some(SessionLimitReached::Listener)));
         assert!(
             other.acquire(address("192.0.2.1"), MAX_SESSIONS).is_ok(),
             "another listener has bounds of its own"
         );
-        held.clear();
+        sessions.clear();
         assert_eq!((one.open(), other.open(), clients.in_flight()), (0, 0, 0));
     }
 
     #[test]
     fn a_network_of_64_bits_is_one_client() {
         let bounds = SessionLimits::new(&ClientCounts::new());
-        let held: Vec<_> = (0..9)
+        let sessions: Vec<_> = (0..9)
             .filter_map(|number| {
                 bounds.acquire(address(&format!("2001:db8:1:2::{number}")), MAX_SESSIONS).ok()
             })
             .collect();
-        assert_eq!(held.len(), 3);
+        assert_eq!(sessions.len(), 3);
         assert!(bounds.acquire(address("2001:db8:1:3::1"), MAX_SESSIONS).is_ok());
     }
 
     #[test]
     fn concurrent_threads_never_exceed_the_limit() {
         let bounds = SessionLimits::new(&ClientCounts::new());
-        let most = MaxSessions { per_listener: 5, per_client: 1_000 };
+        let limit = MaxSessions { per_listener: 5, per_client: 1_000 };
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let bounds = &bounds;
                 scope.spawn(move || {
                     for round in 0..5_000 {
                         let client = address(&format!("192.0.{thread}.{}", round % 250));
-                        let held = bounds.acquire(client, most);
+                        let session = bounds.acquire(client, limit);
                         assert!(bounds.open() <= 5);
-                        drop(held);
+                        drop(session);
                     }
                 });
             }

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use fairway_net::clock::{Deadline, Instant};
 use fairway_net::proxy_header::{Addresses, MOST_OF_V2, Payload, write_v2};
-use fairway_net::turns::go_on_later;
 use fairway_net::wire::Workspace;
+use fairway_net::yielding::go_on_later;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use tokio::io::{Interest, ReadBuf};
 use tokio::net::UdpSocket;

@@ -10,8 +10,8 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use fairway_net::transport::Transport;
-use fairway_net::turns::go_on_later;
 use fairway_net::wire::{ReadResult, Wire, Workspace};
+use fairway_net::yielding::go_on_later;
 
 /// Size of the first read, and of reads after the other side was slow: pending data then fits into vectors that
 /// return to the worker.
@@ -138,20 +138,20 @@ impl Direction {
                 go_on_later(cx);
                 return Poll::Pending;
             }
-            let most = self.max_read.min(F::READ);
-            let passed = from.poll_input(cx, workspace, most, |cx, bytes| {
+            let limit = self.max_read.min(F::READ);
+            let passed = from.poll_input(cx, workspace, limit, |cx, bytes| {
                 (bytes.len(), send_or_queue(to, cx, workspace, bytes).map(|()| bytes.len()))
             });
             match ready!(passed).map_err(blame(source))? {
                 ReadResult::Taken(passed) => {
                     let passed = passed.map_err(blame(target))?;
                     moved += passed;
-                    if passed == most {
+                    if passed == limit {
                         // There is more input. If the other side is slow, the next flush shows it.
-                        self.max_read = (most * 2).min(F::READ);
+                        self.max_read = (limit * 2).min(F::READ);
                     }
                     // Input read before forwarding started is consumed: release its memory.
-                    from.rest(workspace);
+                    from.release_memory(workspace);
                 }
                 ReadResult::Eof => self.state = State::Closing,
             }
@@ -210,9 +210,9 @@ mod tests {
             response
         };
         let answering = async {
-            let mut asked = Vec::new();
-            endpoint.read_to_end(&mut asked).await.unwrap();
-            endpoint.write_all(&asked).await.unwrap();
+            let mut segments = Vec::new();
+            endpoint.read_to_end(&mut segments).await.unwrap();
+            endpoint.write_all(&segments).await.unwrap();
             endpoint.shutdown().await.unwrap();
         };
         let (pumped, response, ()) = tokio::join!(pumped, peers, answering);

@@ -268,10 +268,10 @@ fn a_port_number_is_bound_for_both_transports_and_limits_stay_with_their_listene
 }
 
 /// The kernel's socket numbers that each worker gets for the only address.
-fn inherited_by(workers: usize, given: Vec<TcpListener>) -> Vec<Vec<u64>> {
-    let address = given[0].local_addr().unwrap();
+fn inherited_by(workers: usize, listeners: Vec<TcpListener>) -> Vec<Vec<u64>> {
+    let address = listeners[0].local_addr().unwrap();
     let mut inherited = InheritedSockets::default();
-    inherited.add(given.into_iter().map(OwnedFd::from).collect()).unwrap();
+    inherited.add(listeners.into_iter().map(OwnedFd::from).collect()).unwrap();
     let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
     edited(&mut config, "a", |listener| listener.bind = vec![address]);
     let mut sockets = Sockets::new(workers, 8);

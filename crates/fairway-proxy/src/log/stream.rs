@@ -176,9 +176,9 @@ mod tests {
     fn the_json_object_has_the_same_values() {
         let (clock, mut out) = (clock(), Vec::new());
         line(&clock).write_json(&mut out);
-        let said: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(
-            said,
+            line,
             serde_json::json!({
                 "time": "2023-11-14T22:13:20Z", "client": "192.0.2.7",
                 "stream": {"protocol": "TCP", "listener": "gateway/shop/inner/db", "name": "db.example.com"},

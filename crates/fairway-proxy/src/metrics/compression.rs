@@ -36,11 +36,11 @@ impl CompressedBytes {
     /// Counts by coding and side.
     pub(crate) fn counted(&self) -> BTreeMap<(&'static str, &'static str), u64> {
         let codings = [ContentCoding::Brotli, ContentCoding::Gzip, ContentCoding::Zstd];
-        let of = |coding: ContentCoding| {
+        let counters_of = |coding: ContentCoding| {
             let volume = self.for_coding(coding);
             let side = |side, bytes: &Cell<u64>| ((coding.name(), side), bytes.get());
             [side("endpoint", &volume.before), side("client", &volume.after)]
         };
-        codings.into_iter().flat_map(of).collect()
+        codings.into_iter().flat_map(counters_of).collect()
     }
 }

@@ -71,17 +71,17 @@ impl Default for Generations {
 impl Generations {
     /// Starts counting for a newly adopted version.
     pub(crate) fn start(&self, version: u64) -> Rc<Generation> {
-        let mut kept = self.recent.borrow_mut();
+        let mut recent = self.recent.borrow_mut();
         // The same snapshot is published again when an address was bound late.
-        if let Some(known) = kept.back().filter(|known| known.version == version) {
+        if let Some(known) = recent.back().filter(|known| known.version == version) {
             return Rc::clone(known);
         }
-        if kept.len() == MAX_GENERATIONS {
-            kept.pop_front();
+        if recent.len() == MAX_GENERATIONS {
+            recent.pop_front();
         }
         let generation = Generation { version, requests: Cell::default(), costs: RefCell::default() };
         let generation = Rc::new(generation);
-        kept.push_back(Rc::clone(&generation));
+        recent.push_back(Rc::clone(&generation));
         generation
     }
 
@@ -92,8 +92,8 @@ impl Generations {
         if attribution.is_self_inflicted() && outcome == RequestOutcome::Failed {
             self.last_day.borrow_mut().add(Instant::now());
         }
-        let kept = self.recent.borrow();
-        if let Some(generation) = kept.iter().rev().find(|it| it.version == version) {
+        let recent = self.recent.borrow();
+        if let Some(generation) = recent.iter().rev().find(|it| it.version == version) {
             generation.costs.borrow_mut().get_or_insert_default().add(attribution, outcome);
         }
     }

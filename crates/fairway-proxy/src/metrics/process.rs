@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fairway_net::spent::ProcessUsage;
+use fairway_net::resource_usage::ProcessUsage;
 
 use crate::fault::Fault;
 use crate::metrics::lines::{join_labels, write_line, write_metric, write_type};

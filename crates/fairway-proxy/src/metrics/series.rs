@@ -111,10 +111,10 @@ impl SeriesTable {
 
     /// A copy of all series.
     pub(crate) fn series(&self) -> AllSeries {
-        let of = |(labels, at): (&Arc<SeriesLabels>, &usize)| {
+        let line_of = |(labels, at): (&Arc<SeriesLabels>, &usize)| {
             (Arc::clone(labels), Box::new(self.series[*at].clone()))
         };
-        AllSeries(self.by_labels.iter().map(of).collect())
+        AllSeries(self.by_labels.iter().map(line_of).collect())
     }
 
     /// Adds all series to `totals`.

@@ -59,23 +59,23 @@ impl Iterator for ScrapeText {
     type Item = String;
 
     fn next(&mut self) -> Option<String> {
-        let mut piece = std::mem::take(&mut self.head);
-        piece.reserve(CHUNK_BYTES.saturating_sub(piece.len()));
-        while piece.len() < CHUNK_BYTES
+        let mut chunk = std::mem::take(&mut self.head);
+        chunk.reserve(CHUNK_BYTES.saturating_sub(chunk.len()));
+        while chunk.len() < CHUNK_BYTES
             && let Some(family) = FAMILIES.get(self.next_family)
         {
             if self.next_series == 0 {
-                write_type(&mut piece, &format!("{REQUEST_PREFIX}{}", family.name), family.kind());
+                write_type(&mut chunk, &format!("{REQUEST_PREFIX}{}", family.name), family.kind());
             }
             match self.series.get(self.next_series) {
                 Some((labels, series)) => {
-                    family.write(labels, series, &mut piece);
+                    family.write(labels, series, &mut chunk);
                     self.next_series += 1;
                 }
                 None => (self.next_family, self.next_series) = (self.next_family + 1, 0),
             }
         }
-        (!piece.is_empty()).then_some(piece)
+        (!chunk.is_empty()).then_some(chunk)
     }
 }
 
@@ -146,7 +146,7 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
 
 /// Writes end reasons of connections, responses and datagrams.
 fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
-    let of = |stage: &FaultStage| match stage {
+    let describe = |stage: &FaultStage| match stage {
         FaultStage::Connection => ("fairway_refused_connections_total", "reason"),
         FaultStage::Exchange => ("fairway_faults_total", "reason"),
         FaultStage::GrpcCall => ("fairway_grpc_calls_total", "status"),
@@ -159,10 +159,10 @@ fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
         FaultStage::RetryRefused => ("fairway_upstream_retries_refused_total", "reason"),
     };
     for stage in FaultStage::ALL {
-        write_type(out, of(&stage).0, "counter");
+        write_type(out, describe(&stage).0, "counter");
     }
     for ((stage, reason), value) in reasons {
-        let (name, label) = of(stage);
+        let (name, label) = describe(stage);
         write_line(out, name, &format!("{label}=\"{reason}\""), *value);
     }
 }
@@ -228,7 +228,7 @@ pub fn write_fleet_size(replicas: u32, out: &mut String) {
 /// Writes how shares of fleet limits are lent and borrowed.
 pub(crate) fn write_leases(leases: &LeaseFigures, out: &mut String) {
     let counters = [
-        ("fairway_fleet_shares_asked_total", "outcome", &leases.asked),
+        ("fairway_fleet_shares_asked_total", "outcome", &leases.requested),
         ("fairway_fleet_shares_answered_total", "outcome", &leases.answered),
         ("fairway_fleet_messages_refused_total", "reason", &leases.refused),
     ];
@@ -461,10 +461,10 @@ mod tests {
             record.status = status;
             counters.observe(&record);
         }
-        let pieces: Vec<_> = ScrapeText::new(counters.sample(Gauges::default()), "").collect();
-        assert!(pieces.len() > 20, "{}", pieces.len());
-        assert!(pieces.iter().all(|piece| piece.ends_with('\n') && piece.len() < 2 * CHUNK_BYTES));
-        let text = pieces.concat();
+        let chunks: Vec<_> = ScrapeText::new(counters.sample(Gauges::default()), "").collect();
+        assert!(chunks.len() > 20, "{}", chunks.len());
+        assert!(chunks.iter().all(|piece| piece.ends_with('\n') && piece.len() < 2 * CHUNK_BYTES));
+        let text = chunks.concat();
         let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
         assert_eq!(lines("nginx_ingress_controller_requests{"), 1_000);
         assert_eq!(lines("nginx_ingress_controller_bytes_sent_bucket{"), 8_000);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use fairway_model::{ClientVerification, ListenerProtocol};
-use fairway_net::places::Permit;
+use fairway_net::permits::Permit;
 use quinn_proto::TransportErrorCode;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, ServerConfig};

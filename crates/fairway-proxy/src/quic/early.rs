@@ -15,7 +15,7 @@ use rustls::ServerConfig;
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use zeroize::Zeroizing;
 
-use super::under_way::HandshakePermit;
+use super::handshake_limit::HandshakePermit;
 
 /// Sessions kept, newest first; evicted ones cannot be resumed.
 const MAX_SESSIONS: usize = 16 * 1024;
@@ -105,8 +105,8 @@ impl Generations {
     }
 
     fn take(&mut self, key: &[u8], now: Instant) -> Option<Vec<u8>> {
-        let mut kept = self.newer.remove(key).or_else(|| self.older.remove(key))?;
-        (now < kept.expires).then(|| std::mem::take(&mut *kept.session))
+        let mut session = self.newer.remove(key).or_else(|| self.older.remove(key))?;
+        (now < session.expires).then(|| std::mem::take(&mut *session.session))
     }
 }
 
@@ -209,8 +209,8 @@ mod tests {
         let all = owned_sessions(&sessions, one);
         for id in 0..3 * MAX_SESSIONS as u64 {
             all.put(id.to_be_bytes().to_vec(), vec![0; 8]);
-            let kept = sessions.generations();
-            assert!(kept.newer.len() + kept.older.len() <= MAX_SESSIONS);
+            let generations = sessions.generations();
+            assert!(generations.newer.len() + generations.older.len() <= MAX_SESSIONS);
         }
         assert!(all.take(&0_u64.to_be_bytes()).is_none());
         assert!(all.take(&(3 * MAX_SESSIONS as u64 - 1).to_be_bytes()).is_some());

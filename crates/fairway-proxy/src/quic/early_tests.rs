@@ -28,10 +28,10 @@ struct ReceivedHeads(Rc<RefCell<Vec<String>>>);
 impl ReceivedHeads {
     /// Endpoints that send this response to every request.
     fn answering(&self, response: &'static [u8]) -> impl Fn(SocketAddr) -> ScriptedConnect + Clone + 'static {
-        let heard = self.clone();
+        let heads = self.clone();
         move |_| {
-            let heard = heard.clone();
-            ScriptedConnect::served_by(move |stream| heard.serve(stream, response))
+            let heads = heads.clone();
+            ScriptedConnect::served_by(move |stream| heads.serve(stream, response))
         }
     }
 
@@ -91,7 +91,7 @@ async fn connect_early(client: &mut Client, to: SocketAddr) -> ConnectionHandle 
     panic!("no session for early data");
 }
 
-fn ask(client: &mut Client, handle: ConnectionHandle, method: &str, ends: bool) -> u64 {
+fn send_request(client: &mut Client, handle: ConnectionHandle, method: &str, ends: bool) -> u64 {
     let connection = client.connections.get_mut(&handle).unwrap();
     let pseudo = [(":method", method), (":scheme", "https"), (":authority", "a.test"), (":path", "/")];
     connection.conversation.request(&mut connection.quic, &pseudo, &[], ends)
@@ -107,27 +107,27 @@ async fn nowhere() -> (UdpSocket, SocketAddr) {
 #[tokio::test]
 async fn a_safe_request_is_answered_before_the_handshake_is_complete() {
     run_local(async {
-        let heard = ReceivedHeads::default();
+        let heads = ReceivedHeads::default();
         let process =
-            Process::start_with_script(1, &taking_early_data(Vec::new()), heard.answering(OK_RESPONSE)).await;
+            Process::start_with_script(1, &taking_early_data(Vec::new()), heads.answering(OK_RESPONSE)).await;
         let mut client = client().await;
         for method in ["GET", "HEAD", "OPTIONS"] {
             let handle = connect_early(&mut client, process.addresses[0]).await;
-            heard.0.borrow_mut().clear();
+            heads.0.borrow_mut().clear();
             let served = process.metric_value(0, SERVED_METRIC);
-            let number = ask(&mut client, handle, method, true);
+            let number = send_request(&mut client, handle, method, true);
             client.send().await;
             // Nothing the client sends from now on arrives, so that its handshake does not complete.
             let (_socket, lost) = nowhere().await;
             client.sink_address.set(Some(lost));
             assert_eq!(client.response_status(handle, number).await, 200);
-            assert_eq!(heard.early_flags(), [true], "{method}");
+            assert_eq!(heads.early_flags(), [true], "{method}");
             assert_eq!(process.metric_value(0, SERVED_METRIC), served + 1);
             client.sink_address.set(None);
             let number = client.request(handle, "a.test");
             assert_eq!(client.response_status(handle, number).await, 200);
             assert!(client.connections[&handle].quic.accepted_0rtt());
-            assert_eq!(heard.early_flags(), [true, false], "the handshake is complete");
+            assert_eq!(heads.early_flags(), [true, false], "the handshake is complete");
         }
         assert_eq!(
             (process.metric_value(0, CONNECTIONS_METRIC), process.metric_value(0, DELAYED_METRIC)),
@@ -144,22 +144,22 @@ async fn all_other_requests_wait_for_the_handshake() {
         for (method, ends, guards) in
             [("POST", true, Vec::new()), ("GET", false, Vec::new()), ("GET", true, guarded())]
         {
-            let heard = ReceivedHeads::default();
+            let heads = ReceivedHeads::default();
             let process =
-                Process::start_with_script(1, &taking_early_data(guards), heard.answering(OK_RESPONSE)).await;
+                Process::start_with_script(1, &taking_early_data(guards), heads.answering(OK_RESPONSE)).await;
             let mut client = client().await;
             let handle = connect_early(&mut client, process.addresses[0]).await;
-            heard.0.borrow_mut().clear();
-            let number = ask(&mut client, handle, method, ends);
+            heads.0.borrow_mut().clear();
+            let number = send_request(&mut client, handle, method, ends);
             client.send().await;
             let (_socket, lost) = nowhere().await;
             client.sink_address.set(Some(lost));
             client.run_until(|_| process.metric_value(0, DELAYED_METRIC) == 1).await;
-            assert_eq!(heard.early_flags(), [false; 0], "{method} waits");
+            assert_eq!(heads.early_flags(), [false; 0], "{method} waits");
             client.sink_address.set(None);
             client.connections.get_mut(&handle).unwrap().conversation.send(number, b"", true);
             assert_eq!(client.response_status(handle, number).await, 200);
-            assert_eq!(heard.early_flags(), [false], "{method}");
+            assert_eq!(heads.early_flags(), [false], "{method}");
             assert_eq!(
                 (process.metric_value(0, CONNECTIONS_METRIC), process.metric_value(0, SERVED_METRIC)),
                 (1, 0)
@@ -183,7 +183,7 @@ async fn replayed_early_data_is_not_served_early() {
         heard.0.borrow_mut().clear();
         let (tap, address) = nowhere().await;
         client.sink_address.set(Some(address));
-        ask(&mut client, handle, "GET", true);
+        send_request(&mut client, handle, "GET", true);
         client.send().await;
         let mut flight = vec![0; 2048];
         let length = tap.recv(&mut flight).await.unwrap();
@@ -218,9 +218,9 @@ async fn replayed_early_data_is_not_served_early() {
 async fn other_addresses_processes_and_listeners_accept_no_early_data() {
     run_local(async {
         for what in ["address", "process", "listener"] {
-            let heard = ReceivedHeads::default();
+            let heads = ReceivedHeads::default();
             let taking = taking_early_data(Vec::new());
-            let mut process = Process::start_with_script(1, &taking, heard.answering(OK_RESPONSE)).await;
+            let mut process = Process::start_with_script(1, &taking, heads.answering(OK_RESPONSE)).await;
             let mut client = client().await;
             // The session is for this connection, which is not used.
             let unused = connect_early(&mut client, process.addresses[0]).await;
@@ -231,7 +231,7 @@ async fn other_addresses_processes_and_listeners_accept_no_early_data() {
                     let other = Process::start_with_script(
                         1,
                         &taking_early_data(Vec::new()),
-                        heard.answering(OK_RESPONSE),
+                        heads.answering(OK_RESPONSE),
                     )
                     .await;
                     let to = other.addresses[0];
@@ -254,13 +254,13 @@ async fn other_addresses_processes_and_listeners_accept_no_early_data() {
             }
             let handle = client.connect(to, "a.test");
             assert!(client.connections[&handle].quic.has_0rtt(), "{what}: the client has one more session");
-            heard.0.borrow_mut().clear();
+            heads.0.borrow_mut().clear();
             client.request(handle, "a.test");
             assert_eq!(client.finish_handshake(handle).await, None, "{what}");
             assert!(!client.connections[&handle].quic.accepted_0rtt(), "{what}");
             let number = client.request(handle, "a.test");
             assert_eq!(client.response_status(handle, number).await, 200, "{what}");
-            assert_eq!(heard.early_flags(), [false], "{what}: nothing was served before");
+            assert_eq!(heads.early_flags(), [false], "{what}: nothing was served before");
             let handshakes = other.as_ref().unwrap_or(&process);
             assert!(
                 handshakes.metric_value(0, FULL_HANDSHAKES_METRIC) > if other.is_some() { 0 } else { full },
@@ -292,23 +292,23 @@ async fn sessions_allow_no_early_data_unless_configured() {
 #[tokio::test]
 async fn an_endless_handshake_times_out_with_its_waiting_requests() {
     run_local(async {
-        let heard = ReceivedHeads::default();
+        let heads = ReceivedHeads::default();
         let config = with_guards(Vec::new(), |listener| {
             listener.clients.early_data = Some(true);
             listener.clients.handshake_timeout = Some(Duration::from_secs(1));
         });
-        let process = Process::start_with_script(1, &config, heard.answering(OK_RESPONSE)).await;
+        let process = Process::start_with_script(1, &config, heads.answering(OK_RESPONSE)).await;
         let mut client = client().await;
         let handle = connect_early(&mut client, process.addresses[0]).await;
-        heard.0.borrow_mut().clear();
-        ask(&mut client, handle, "POST", true);
+        heads.0.borrow_mut().clear();
+        send_request(&mut client, handle, "POST", true);
         client.send().await;
         let given_up = "fairway_refused_connections_total{reason=\"handshake_timeout\"}";
         wait_until(|| process.metric_value(0, DELAYED_METRIC) == 1).await;
         assert_eq!(process.metric_value(0, given_up), 0);
         wait_until(|| process.metric_value(0, given_up) == 1).await;
         wait_until(|| process.metric_value(0, "fairway_http3_streams_open") == 0).await;
-        assert_eq!(heard.early_flags(), [false; 0]);
+        assert_eq!(heads.early_flags(), [false; 0]);
     })
     .await;
 }
@@ -316,13 +316,13 @@ async fn an_endless_handshake_times_out_with_its_waiting_requests() {
 #[tokio::test]
 async fn a_425_goes_to_the_client_and_is_not_retried() {
     run_local(async {
-        let heard = ReceivedHeads::default();
+        let heads = ReceivedHeads::default();
         let retried = Phases::from(Forwarding { retry_statuses: vec![425], ..Forwarding::default() });
-        let stage = TestWorker::with_phases(2, vec![retried], heard.answering(TOO_EARLY_RESPONSE));
+        let stage = TestWorker::with_phases(2, vec![retried], heads.answering(TOO_EARLY_RESPONSE));
         let mut client = stage.client();
         let response = client.request(b"GET / HTTP/1.1\r\nHost: a\r\nEarly-Data: 1\r\n\r\n").await;
         assert_eq!(response.unwrap().status, 425);
-        assert_eq!(heard.early_flags(), [true], "that of a proxy in front is passed on");
+        assert_eq!(heads.early_flags(), [true], "that of a proxy in front is passed on");
     })
     .await;
 }

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use fairway_net::turns::go_on_later;
+use fairway_net::yielding::go_on_later;
 use quinn_proto::{
     Connection, ConnectionError, ConnectionEvent, ConnectionHandle, DatagramEvent, EndpointEvent, Incoming,
     ServerConfig, Transmit, VarInt,
@@ -367,8 +367,8 @@ impl Link {
             && let Some(event) = quic.poll_endpoint_events()
         {
             let is_last = event.is_drained();
-            let answer = self.endpoint.endpoint.borrow_mut().handle_event(self.handle, event);
-            if let Some(answer) = answer {
+            let response = self.endpoint.endpoint.borrow_mut().handle_event(self.handle, event);
+            if let Some(answer) = response {
                 quic.handle_event(answer);
             }
             if is_last {

@@ -16,6 +16,7 @@ mod choice;
 pub(crate) mod early;
 pub(crate) mod endpoint;
 mod handshake;
+mod handshake_limit;
 mod ids;
 pub(crate) mod keys;
 mod resets;
@@ -23,7 +24,6 @@ mod serve;
 mod session;
 mod settings;
 mod socket;
-mod under_way;
 
 #[cfg(test)]
 mod change_tests;

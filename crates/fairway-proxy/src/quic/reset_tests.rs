@@ -94,7 +94,7 @@ impl Port {
     }
 
     /// The response to a datagram.
-    fn answer(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
+    fn respond(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
         // As many resets as allowed.
         self.now += RESET_INTERVAL;
         let (client, mut output) = (SocketAddr::from(([192, 0, 2, 9], 9)), Vec::new());
@@ -131,7 +131,7 @@ fn an_id_is_only_known_at_its_own_port() {
     for issuer in [1, 2, 3] {
         let id = ids.for_port(PortId(issuer)).issue(0, 0);
         for (number, port) in &mut ports {
-            let is_answered = port.answer(&short_packet(&id, 100)).is_some();
+            let is_answered = port.respond(&short_packet(&id, 100)).is_some();
             assert_eq!(is_answered, *number == issuer, "an id of port {issuer} at port {number}");
         }
     }
@@ -145,7 +145,8 @@ fn a_reset_of_another_port_ends_no_connection_even_with_a_shared_secret() {
         .iter()
         .zip(1..)
         .map(|(address, number)| {
-            let response = Port::new(&ids, number, &resets, address).answer(&short_packet(&id, 100)).unwrap();
+            let response =
+                Port::new(&ids, number, &resets, address).respond(&short_packet(&id, 100)).unwrap();
             let token: [u8; TOKEN_BYTES] = *response.last_chunk().unwrap();
             assert_eq!(token, self::token(&resets, address.parse().unwrap(), &id));
             token
@@ -163,7 +164,7 @@ fn a_reset_is_shorter_than_its_packet_and_short_packets_get_none() {
         // The shortest possible reset has five bytes before its token (RFC 9000 §10.3).
         for length in 0..1500 {
             let packet = short_packet(&id, length);
-            match port.answer(&packet).map(|response| response.len()) {
+            match port.respond(&packet).map(|response| response.len()) {
                 None => assert!(length <= 5 + TOKEN_BYTES, "{length} bytes"),
                 Some(response) => {
                     assert!((5 + TOKEN_BYTES..length).contains(&response), "{response} of {length}");
@@ -180,7 +181,7 @@ fn two_endpoints_answering_each_other_stop() {
     for length in [43, 100, 1200, 1500] {
         let (mut packet, mut responses) =
             (short_packet(&IdKey::new().issue(0, resets.secret_name()), length), 0);
-        while let Some(response) = ports[responses % 2].answer(&packet) {
+        while let Some(response) = ports[responses % 2].respond(&packet) {
             (packet, responses) = (response, responses + 1);
         }
         assert!((1..=length - 5 - TOKEN_BYTES).contains(&responses), "{responses} for {length} bytes");
@@ -195,7 +196,7 @@ fn unknown_packets_with_long_headers_get_no_reset() {
     // 0-RTT, Handshake and Retry (RFC 9000 §17.2).
     for first in [0xd0, 0xe0, 0xf0] {
         let header = [&[first, 0, 0, 0, 1, ID_BYTES as u8][..], &id, &[0, 0x43, 0xe8]].concat();
-        assert_eq!(port.answer(&[&header[..], &[7; 1000]].concat()), None, "{first:#x}");
+        assert_eq!(port.respond(&[&header[..], &[7; 1000]].concat()), None, "{first:#x}");
     }
-    assert!(port.answer(&short_packet(&id, 100)).is_some());
+    assert!(port.respond(&short_packet(&id, 100)).is_some());
 }

@@ -10,14 +10,14 @@ use super::*;
 
 /// Serves each of these names with its own certificate, and records the requested names.
 struct Names {
-    known: Vec<(&'static str, Arc<rustls::ServerConfig>)>,
-    asked: RefCell<Vec<Option<Box<str>>>>,
+    known_names: Vec<(&'static str, Arc<rustls::ServerConfig>)>,
+    requested: RefCell<Vec<Option<Box<str>>>>,
 }
 
 impl SelectTls for Names {
     fn select_tls(&self, hello: ClientHello) -> Result<Arc<rustls::ServerConfig>, TlsRefusal> {
-        self.asked.borrow_mut().push(hello.name.clone());
-        let known = self.known.iter().find(|(name, _)| hello.name.as_deref() == Some(name));
+        self.requested.borrow_mut().push(hello.name.clone());
+        let known = self.known_names.iter().find(|(name, _)| hello.name.as_deref() == Some(name));
         known.map(|(_, config)| Arc::clone(config)).ok_or(tls_alert(AlertDescription::UnrecognisedName))
     }
 }
@@ -29,7 +29,7 @@ fn names(names: &[&'static str]) -> Rc<Names> {
         config.max_early_data_size = 0;
         (*name, Arc::new(config))
     });
-    Rc::new(Names { known: known.collect(), asked: RefCell::default() })
+    Rc::new(Names { known_names: known.collect(), requested: RefCell::default() })
 }
 
 /// Transport parameters with one value.
@@ -72,11 +72,11 @@ fn a_fragmented_hello_selects_once_by_its_name() {
         assert!(client.write_hs(&mut hello).is_none());
         let (last, before) = hello.split_last().unwrap();
         read(&mut *session, &names, before, piece).unwrap();
-        assert!(names.asked.borrow().is_empty(), "it is incomplete");
+        assert!(names.requested.borrow().is_empty(), "it is incomplete");
         assert!(session.is_handshaking() && session.transport_parameters().unwrap().is_none());
         assert!(session.write_handshake(&mut Vec::new()).is_none());
         read(&mut *session, &names, &[*last], 1).unwrap();
-        assert_eq!(names.asked.take(), [Some(name.into())]);
+        assert_eq!(names.requested.take(), [Some(name.into())]);
         assert!(session.transport_parameters().unwrap().is_some());
 
         // ServerHello, then the other server messages; then the client's last one.
@@ -130,7 +130,7 @@ fn anything_but_a_hello_is_refused_as_soon_as_possible() {
         let refusal = read(&mut *session(), &names, bytes, 1).unwrap_err();
         assert_eq!(u64::from(refusal.code), 0x100 + u64::from(u8::from(description)), "{bytes:?}");
     }
-    assert!(names.asked.borrow().is_empty());
+    assert!(names.requested.borrow().is_empty());
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_hello_in_middlebox_compatibility_mode_is_a_protocol_violation() {
     hello[1..4].copy_from_slice(&length.to_be_bytes()[1..]);
     let refusal = read(&mut *session, &names, &hello, 100).unwrap_err();
     assert_eq!(refusal.code, TransportErrorCode::PROTOCOL_VIOLATION);
-    assert!(names.asked.borrow().is_empty());
+    assert!(names.requested.borrow().is_empty());
 }
 
 #[test]
@@ -170,7 +170,8 @@ fn without_tls_1_3_there_is_no_quic() {
         .with_no_client_auth()
         .with_single_cert(leaf.chain_der.clone(), key)
         .unwrap();
-    let names = Rc::new(Names { known: vec![("a.test", Arc::new(config))], asked: RefCell::default() });
+    let names =
+        Rc::new(Names { known_names: vec![("a.test", Arc::new(config))], requested: RefCell::default() });
     let (mut client, mut session) = (client("a.test"), session());
     let mut hello = Vec::new();
     client.write_hs(&mut hello);

@@ -53,11 +53,11 @@ pub(super) struct PortLimits {
 impl PortLimits {
     /// For the listeners of a port.
     pub(super) fn from_listeners(listening: &Listening, carries: &Port<ConnectionTarget>) -> Option<Self> {
-        let of = |choice: &ConnectionTarget| match choice {
+        let text_of = |choice: &ConnectionTarget| match choice {
             ConnectionTarget::Listener(id) => Some(listening.client_limits(*id)),
             ConnectionTarget::Closed => None,
         };
-        let each = || carries.carried().filter_map(of);
+        let each = || carries.carried().filter_map(text_of);
         let idle_timeout = each().map(|clients| clients.idle_timeout).max()?;
         let streams = each().map(|clients| clients.streams).min()?;
         Some(Self { idle_timeout, streams: max_streams(streams) })

@@ -178,10 +178,10 @@ impl Process {
     /// HTTP/3 connections of a listener at the first worker.
     pub(super) fn http3_connections(&self, listener: &str) -> u64 {
         let open = self.workers[0].open_connections();
-        let of = |((name, protocol), count): (&(Arc<str>, ClientProtocol), &u64)| {
+        let line_of = |((name, protocol), count): (&(Arc<str>, ClientProtocol), &u64)| {
             (**name == *listener && *protocol == ClientProtocol::Http3).then_some(*count)
         };
-        open.clients.iter().find_map(of).unwrap_or(0)
+        open.clients.iter().find_map(line_of).unwrap_or(0)
     }
 
     /// The value of a metric series of a worker; 0 if absent.
@@ -198,12 +198,12 @@ fn latest(publisher: &Publisher) -> Arc<Published> {
 
 /// Waits until this holds.
 pub(super) async fn wait_until(holds: impl Fn() -> bool) {
-    let held = async {
+    let stream = async {
         while !holds() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(TEST_TIMEOUT, held).await.expect("the condition comes true");
+    tokio::time::timeout(TEST_TIMEOUT, stream).await.expect("the condition comes true");
 }
 
 /// A client with any number of connections from one socket.
@@ -282,7 +282,7 @@ impl Client {
 
     /// Runs until this holds.
     pub(super) async fn run_until(&mut self, holds: impl Fn(&Self) -> bool) {
-        let held = async {
+        let stream = async {
             loop {
                 self.send().await;
                 if holds(self) {
@@ -291,7 +291,7 @@ impl Client {
                 self.receive().await;
             }
         };
-        tokio::time::timeout(TEST_TIMEOUT, held).await.expect("the condition comes true");
+        tokio::time::timeout(TEST_TIMEOUT, stream).await.expect("the condition comes true");
     }
 
     /// Runs until the handshake completes or fails; returns the error if it failed.

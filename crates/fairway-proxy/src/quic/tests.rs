@@ -15,8 +15,8 @@ use fairway_testkit::{Authority, Backend, BackendResponse};
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
 use rustls::version::TLS13;
 
+use super::handshake_limit::{MAX_HANDSHAKES_PER_CLIENT, MAX_UNVALIDATED};
 use super::testing::{Client, HANDED_OVER, Process, TEST_TIMEOUT, client_tls, config, wait_until};
-use super::under_way::{MAX_HANDSHAKES_PER_CLIENT, MAX_UNVALIDATED};
 use crate::testing::run_local;
 use crate::worker::StopPhase;
 
@@ -298,7 +298,7 @@ fn guarded(mut config: Config, guard: Guard) -> Config {
     let (key, host) = config.hosts.iter().next().expect("one host");
     let (key, mut host) = (key.clone(), VirtualHost::clone(host));
     let mut route = (*host.routes[0]).clone();
-    route.rules[0].phases = Phases { guards: vec![guard], ..Phases::default() }.kept();
+    route.rules[0].phases = Phases { guards: vec![guard], ..Phases::default() }.shared();
     host.routes = vec![route.into()];
     config.hosts.insert(key, host.into());
     config

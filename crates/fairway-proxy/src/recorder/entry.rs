@@ -59,13 +59,13 @@ impl TextPart {
 
     /// The text for display; `None` if empty. Truncated text ends with `…`; invalid UTF-8 and layout control
     /// characters become U+FFFD.
-    pub(super) fn display(self, kept: &[u8]) -> Option<String> {
+    pub(super) fn display(self, stored: &[u8]) -> Option<String> {
         let shown = |c| if is_layout_control(c) { char::REPLACEMENT_CHARACTER } else { c };
-        let mut text: String = String::from_utf8_lossy(kept).chars().map(shown).collect();
-        if kept.len() == self.limit() {
+        let mut text: String = String::from_utf8_lossy(stored).chars().map(shown).collect();
+        if stored.len() == self.limit() {
             text.push('…');
         }
-        (!kept.is_empty()).then_some(text)
+        (!stored.is_empty()).then_some(text)
     }
 }
 
@@ -293,8 +293,8 @@ impl RecordedEntry {
 
     /// Whether this is its request id, as far as kept.
     pub(super) fn has_request_id(&self, id: &[u8]) -> bool {
-        let kept = self.texts.read(TextPart::RequestId);
-        !kept.is_empty() && kept == TextPart::RequestId.truncate(id)
+        let request_id = self.texts.read(TextPart::RequestId);
+        !request_id.is_empty() && request_id == TextPart::RequestId.truncate(id)
     }
 
     /// Converts the entry; it started at `began` and came through `listener`.

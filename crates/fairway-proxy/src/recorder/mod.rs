@@ -240,14 +240,14 @@ impl RecorderRings {
     ) -> Vec<RecordedExchange> {
         let wall = SystemTime::now();
         let oldest_recent = self.recent.newest_first().last().map_or(u64::MAX, |entry| entry.number);
-        let kept = self.failed.newest_first().chain(self.client_faults.newest_first());
-        let mut kept: Vec<_> = kept.filter(|entry| entry.number < oldest_recent).collect();
-        kept.sort_unstable_by_key(|entry| Reverse(entry.number));
+        let failed = self.failed.newest_first().chain(self.client_faults.newest_first());
+        let mut older_failed: Vec<_> = failed.filter(|entry| entry.number < oldest_recent).collect();
+        older_failed.sort_unstable_by_key(|entry| Reverse(entry.number));
         // A neighbour of a failure may itself be a client's failure.
-        kept.dedup_by_key(|entry| entry.number);
+        older_failed.dedup_by_key(|entry| entry.number);
         let is_kept =
             |entry: &&RecordedEntry| now.saturating_duration_since(entry.ended_at()) <= self.retention;
-        let all = self.recent.newest_first().chain(kept).filter(is_kept);
+        let all = self.recent.newest_first().chain(older_failed).filter(is_kept);
         let matching = all.filter(|entry| query.matches(entry, now)).take(query.limit);
         matching
             .map(|entry| {

@@ -120,9 +120,9 @@ impl<const N: usize> Texts<N> {
         let mut ends = self.ends.into_iter();
         parts.map(|part| {
             let end = ends.next().map_or(start, usize::from);
-            let kept = &self.bytes[start..end];
+            let texts = &self.bytes[start..end];
             start = end;
-            part.display(kept)
+            part.display(texts)
         })
     }
 }
@@ -182,14 +182,14 @@ impl Samples {
     ) -> Vec<ExportedSample> {
         let of_rule = |(key, of): (&Arc<[u8]>, &RuleSamples)| {
             let recent = of.samples.iter().filter(|sample| is_fresh(sample.last, now, self.keep));
-            let kept = recent.map(|sample| ExportedSample {
+            let exported = recent.map(|sample| ExportedSample {
                 rule: Texts { bytes: Arc::clone(key), ends: of.ends },
                 request: sample.request.clone(),
                 facts: sample.facts,
                 listener: names(sample.facts.listener),
                 last: wall.checked_sub(now.saturating_duration_since(sample.last)).unwrap_or(wall),
             });
-            kept.collect::<Vec<_>>()
+            exported.collect::<Vec<_>>()
         };
         self.rules.iter().flat_map(of_rule).collect()
     }

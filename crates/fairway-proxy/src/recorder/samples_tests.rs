@@ -241,6 +241,6 @@ async fn reports_since_when_every_exchange_is_recorded() {
         stage.tick().await;
     }
     let options = RecorderOptions { exchanges_per_worker: 40, retention: HOUR };
-    let said = recorded_samples(vec![stage.recorder.samples(&|_| None)], options);
-    assert_eq!((said.oldest_seconds, said.complete_seconds), (Some(10), Some(10)), "a quarter of 40");
+    let samples = recorded_samples(vec![stage.recorder.samples(&|_| None)], options);
+    assert_eq!((samples.oldest_seconds, samples.complete_seconds), (Some(10), Some(10)), "a quarter of 40");
 }

@@ -77,13 +77,13 @@ async fn failures_are_kept_longer_with_their_neighbours() {
     for number in 0..100 {
         record_exchange(&recorder, &format!("after-{number}"), None);
     }
-    let kept = ids(&recorder, any_exchange());
+    let kept_ids = ids(&recorder, any_exchange());
     let last: Vec<String> = (80..100).rev().map(|number| format!("after-{number}")).collect();
-    assert_eq!(kept[..20], last, "a quarter are the last ones");
+    assert_eq!(kept_ids[..20], last, "a quarter are the last ones");
     let around = [
         "after-3", "after-2", "after-1", "after-0", "failed", "before-9", "before-8", "before-7", "before-6",
     ];
-    assert_eq!(kept[20..], around);
+    assert_eq!(kept_ids[20..], around);
     assert_eq!(around.len(), 2 * usize::from(NEIGHBOURS_PER_FAILURE) + 1);
     assert_eq!(ids(&recorder, failed()), ["failed"]);
 }
@@ -113,9 +113,9 @@ async fn the_first_failures_of_a_burst_are_kept_and_the_rest_counted() {
         record_exchange(&recorder, &format!("fine-{number}"), None);
     }
     let bound = usize::try_from(FAILURES_PER_SECOND).unwrap();
-    let kept = ids(&recorder, failed());
-    assert_eq!(kept.len(), bound);
-    assert_eq!((kept[0].as_str(), kept[bound - 1].as_str()), ("burst-31", "burst-0"));
+    let before = ids(&recorder, failed());
+    assert_eq!(before.len(), bound);
+    assert_eq!((before[0].as_str(), before[bound - 1].as_str()), ("burst-31", "burst-0"));
     assert_eq!(recorder.dropped_failures(), 200 - u64::from(FAILURES_PER_SECOND));
     recorder.tick(Instant::now());
     record_exchange(&recorder, "later", Some(Fault::UpstreamClosed));
@@ -198,9 +198,9 @@ async fn client_failures_do_not_evict_other_failures() {
         }
         recorder.tick(Instant::now());
     }
-    let kept = ids(&recorder, failed());
-    assert!(kept.contains(&"endpoint".to_owned()), "{kept:?}");
-    assert!(kept.iter().any(|id| id.starts_with("scan-")), "{kept:?}");
+    let after = ids(&recorder, failed());
+    assert!(after.contains(&"endpoint".to_owned()), "{after:?}");
+    assert!(after.iter().any(|id| id.starts_with("scan-")), "{after:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairway_connection::sides::{BodyStep, Downstream, Failure, Upstream};
 use fairway_http::BodySize;
 use fairway_net::pace::MinimumRate;
-use fairway_net::turns::go_on_later;
+use fairway_net::yielding::go_on_later;
 
 use super::copy::CopyWriter;
 use super::fields;
@@ -269,7 +269,7 @@ impl RequestBody {
         up: &mut U,
         replay: &mut Vec<u8>,
     ) -> Poll<Result<(), BodyFault>> {
-        let mut pieces = 0;
+        let mut chunks = 0;
         loop {
             let room = match self.sending {
                 Sending::Finished => ready!(up.poll_flush(cx)).map(|()| 0),
@@ -290,11 +290,11 @@ impl RequestBody {
                     }
                 }
                 (Sending::Flowing | Sending::Blocked, ReadState::Complete) if self.has_stored_bytes() => {
-                    let has_had_its_turn = pieces == MAX_PIECES_PER_TURN;
+                    let has_had_its_turn = chunks == MAX_PIECES_PER_TURN;
                     if has_had_its_turn {
                         go_on_later(cx);
                     }
-                    pieces += 1;
+                    chunks += 1;
                     if has_had_its_turn || self.poll_stored(cx, room, up)?.is_pending() {
                         if let Poll::Ready(Err(_)) = up.poll_flush(cx) {
                             return Poll::Ready(Err(BodyFault::Upstream));
@@ -310,11 +310,11 @@ impl RequestBody {
                     self.sending = Sending::Finished;
                 }
                 (Sending::Flowing | Sending::Blocked, ReadState::Reading) => {
-                    let has_had_its_turn = pieces == MAX_PIECES_PER_TURN;
+                    let has_had_its_turn = chunks == MAX_PIECES_PER_TURN;
                     if has_had_its_turn {
                         go_on_later(cx);
                     }
-                    pieces += 1;
+                    chunks += 1;
                     let room = self.steps.as_ref().map_or(room, |steps| steps.takes(room));
                     if has_had_its_turn || self.poll_piece(cx, down, room, up, replay)?.is_pending() {
                         // Flush before waiting for more.

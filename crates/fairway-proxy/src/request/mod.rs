@@ -4,4 +4,4 @@ pub(crate) mod body;
 pub(crate) mod client;
 pub(crate) mod copy;
 pub(crate) mod fields;
-pub(crate) mod intake;
+pub(crate) mod validation;

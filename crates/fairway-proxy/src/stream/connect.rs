@@ -15,7 +15,7 @@ use fairway_net::wire::{PeerState, Wire};
 use fairway_routing::session::{Affinity, Session};
 use fairway_routing::{BackendSlot, CompiledStream};
 
-use super::end::StreamEnd;
+use super::end_reason::StreamEnd;
 use super::peer::StreamPeer;
 use crate::fault::Fault;
 use crate::l4::race::{Event, Race, Racer};
@@ -40,7 +40,7 @@ type Stream<N> = UpstreamStream<<N as Network>::Stream>;
 
 /// A connected endpoint.
 pub(super) struct ConnectedEndpoint<N: Network> {
-    pub(super) chosen: PickedEndpoint<Hop<N>>,
+    pub(super) picked: PickedEndpoint<Hop<N>>,
     pub(super) group: Rc<Group<Hop<N>>>,
     pub(super) wire: Wire<Stream<N>>,
     /// Duration of the connect.
@@ -56,7 +56,7 @@ type LimitPermits = (Option<RequestPermit>, Option<Rc<ConnectionPermit>>);
 impl<N: Network> ConnectedEndpoint<N> {
     /// The endpoint for the access log.
     pub(super) fn upstream(&self) -> StreamUpstream {
-        StreamUpstream { endpoint: self.chosen.endpoint.identity.address, attempts: self.attempts }
+        StreamUpstream { endpoint: self.picked.endpoint.identity.address, attempts: self.attempts }
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn connect<N: Network, S: Transport>(
                 let (picked, attempts, _permits) = search.on_connected(attempt, connect_time);
                 let wire = Wire::new(stream);
                 return Ok(ConnectedEndpoint {
-                    chosen: picked,
+                    picked,
                     group: Rc::clone(&group),
                     wire,
                     connect_time,

@@ -66,7 +66,7 @@ struct DatagramRoute<N: Network> {
     listener: ListenerId,
     /// According to the transport or the PROXY protocol.
     client: SocketAddr,
-    chosen: PickedEndpoint<EndpointHop<N>>,
+    picked: PickedEndpoint<EndpointHop<N>>,
     group: Rc<Group<EndpointHop<N>>>,
     /// Version of the last snapshot known to contain its endpoint.
     version: Cell<u64>,
@@ -94,7 +94,7 @@ impl<N: Network> Forwarder<N> {
         from: SocketAddr,
         datagram: &[u8],
     ) -> Result<Sender, &'static str> {
-        let canonical = |of: SocketAddr| SocketAddr::new(of.ip().to_canonical(), of.port());
+        let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         let (from, options) = (canonical(from), &self.worker.options.proxy_protocol);
         if !proxy_protocol::expects(options, port, from.ip()).map_err(Fault::label)? {
             return Ok(Sender { client: from, server: None, header: 0 });
@@ -103,7 +103,7 @@ impl<N: Network> Forwarder<N> {
             Ok(Some(said)) => Ok(Sender {
                 client: said.client.map_or(from, canonical),
                 server: said.server,
-                header: datagram.len() - said.rest.len(),
+                header: datagram.len() - said.remaining.len(),
             }),
             Ok(None) | Err(_) => Err("no_proxy_header"),
         }
@@ -185,7 +185,7 @@ impl<N: Network> Forward for Forwarder<N> {
         let route = DatagramRoute {
             listener,
             client,
-            chosen,
+            picked: chosen,
             group,
             version: Cell::new(adopted.snapshot().version()),
             _session_count: counted,
@@ -195,8 +195,8 @@ impl<N: Network> Forward for Forwarder<N> {
     }
 
     fn session_started(&self, route: &DatagramRoute<N>) {
-        if route.chosen.reason == PickReason::Probe {
-            route.chosen.endpoint.probe_sent();
+        if route.picked.reason == PickReason::Probe {
+            route.picked.endpoint.probe_sent();
         }
         self.worker.counters.datagrams.opened();
     }
@@ -210,7 +210,7 @@ impl<N: Network> Forward for Forwarder<N> {
         let is_valid = match adopted.stream_route(route.listener, None) {
             Ok(stream) => stream.slots().iter().any(|slot| {
                 let group = adopted.datagram_group(*slot, &self.worker.groups);
-                group.is_some_and(|group| group.contains(&route.chosen.endpoint))
+                group.is_some_and(|group| group.contains(&route.picked.endpoint))
             }),
             // If the whole port is gone, its sessions get the drain timeout; otherwise another listener has it.
             Err(_) => adopted.listening().port(self.port).is_none(),
@@ -222,12 +222,12 @@ impl<N: Network> Forward for Forwarder<N> {
     }
 
     fn first_response(&self, route: &DatagramRoute<N>, took: Duration) {
-        route.chosen.endpoint.succeeded(took);
+        route.picked.endpoint.succeeded(took);
     }
 
     fn endpoint_unreachable(&self, route: &DatagramRoute<N>, error: &io::Error) -> &'static str {
         let fault = fault_of(error);
-        record_connect_failure(&self.worker, &route.group, &route.chosen.endpoint, fault);
+        record_connect_failure(&self.worker, &route.group, &route.picked.endpoint, fault);
         fault.label()
     }
 
@@ -239,7 +239,7 @@ impl<N: Network> Forward for Forwarder<N> {
             forwarded: Forwarded::Udp,
             client: route.client.ip(),
             name: None,
-            upstream: Some(StreamUpstream { endpoint: route.chosen.endpoint.identity.address, attempts: 1 }),
+            upstream: Some(StreamUpstream { endpoint: route.picked.endpoint.identity.address, attempts: 1 }),
             status: if end == SessionEnd::Unreachable { 502 } else { 200 },
             received,
             sent,

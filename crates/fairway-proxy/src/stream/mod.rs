@@ -10,7 +10,7 @@
 
 mod connect;
 mod datagrams;
-mod end;
+mod end_reason;
 mod peer;
 mod relay;
 #[cfg(test)]
@@ -29,7 +29,7 @@ use crate::log::Forwarded;
 use crate::network::Network;
 use crate::worker::OpenConnection;
 use connect::ConnectFailure;
-use end::StreamEnd;
+use end_reason::StreamEnd;
 
 pub(crate) use datagrams::serve_datagrams;
 pub(crate) use peer::StreamPeer;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use fairway_net::places::Permit;
+use fairway_net::permits::Permit;
 use fairway_net::proxy_header::Addresses;
 
 use crate::listener::ListenerId;
@@ -33,9 +33,9 @@ impl StreamPeer {
     }
 }
 
-/// The unspecified address of the family of `of`.
-pub(super) fn unspecified_address(of: IpAddr) -> IpAddr {
-    match of {
+/// The unspecified address of the family of `address`.
+pub(super) fn unspecified_address(address: IpAddr) -> IpAddr {
+    match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     }

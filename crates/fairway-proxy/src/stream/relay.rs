@@ -9,7 +9,7 @@ use fairway_net::transport::Transport;
 use fairway_net::wire::Wire;
 
 use super::connect::{ConnectedEndpoint, phase};
-use super::end::StreamEnd;
+use super::end_reason::StreamEnd;
 use super::peer::StreamPeer;
 use crate::exchange::peer_watch::{PeerState, PeerWatch};
 use crate::fault::Fault;
@@ -90,7 +90,7 @@ fn blame_side<N: Network>(worker: &Worker<N>, side: Side, connected: &ConnectedE
         Side::Client => Fault::ClientGone,
         Side::Endpoint if connected.wire.received() > 0 => Fault::UpstreamTruncated,
         Side::Endpoint => {
-            blame(worker, &connected.group, &connected.chosen.endpoint, Blame::Unconfirmed);
+            blame(worker, &connected.group, &connected.picked.endpoint, Blame::Unconfirmed);
             Fault::UpstreamClosed
         }
     }
@@ -116,7 +116,7 @@ impl<N: Network> RelayWatch<'_, N> {
         self.idle.set(Instant::now(), connected.policy.idle_timeout.unwrap_or_else(of_listener));
         if !self.has_answered && connected.wire.received() > 0 {
             self.has_answered = true;
-            connected.chosen.endpoint.succeeded(connected.connect_time);
+            connected.picked.endpoint.succeeded(connected.connect_time);
         }
     }
 
@@ -140,7 +140,7 @@ impl<N: Network> RelayWatch<'_, N> {
                 PeerState::NotYet => {}
                 PeerState::Silent => self.endpoint.schedule_next_check(),
                 PeerState::Gone => {
-                    let endpoint = &connected.chosen.endpoint;
+                    let endpoint = &connected.picked.endpoint;
                     endpoint.drop_idle();
                     blame(self.worker, &connected.group, endpoint, Blame::Connect);
                     return Poll::Ready(StreamEnd::Failed(Fault::UpstreamUnreachable));
@@ -149,10 +149,10 @@ impl<N: Network> RelayWatch<'_, N> {
                     // Forwarded protocols may have no responses: a probe that is connected and acknowledged
                     // counts as passed.
                     if wire.sent() != self.acknowledged_bytes
-                        && std::mem::replace(&mut connected.chosen.reason, PickReason::Regular)
+                        && std::mem::replace(&mut connected.picked.reason, PickReason::Regular)
                             == PickReason::Probe
                     {
-                        connected.chosen.endpoint.probe_connection_stayed();
+                        connected.picked.endpoint.probe_connection_stayed();
                     }
                     if !std::mem::replace(&mut self.is_established, true) {
                         wire.stream().ask_when_silent(self.worker.options.limits.upstream_unacknowledged);

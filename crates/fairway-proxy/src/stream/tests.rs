@@ -192,12 +192,12 @@ async fn a_stalled_side_stops_the_other() {
         });
         let (mut client, _serving) = client(&stage);
         sleep(Duration::from_secs(60)).await;
-        let held = written.get();
+        let written_bytes = written.get();
         // Two pipes and the proxy's own buffer.
-        assert!((2 * PIPE_BYTES..=3 * PIPE_BYTES + 4_096).contains(&held), "{held}");
+        assert!((2 * PIPE_BYTES..=3 * PIPE_BYTES + 4_096).contains(&written_bytes), "{written_bytes}");
         let mut all = vec![0; 10 * PIPE_BYTES];
         client.read_exact(&mut all).await.unwrap();
-        assert!(all.iter().all(|byte| *byte == 7) && written.get() > held);
+        assert!(all.iter().all(|byte| *byte == 7) && written.get() > written_bytes);
     })
     .await;
 }
@@ -280,12 +280,13 @@ async fn serve_reads(mut stream: DuplexStream) {
 async fn an_endpoint_that_only_reads_passes_its_probe() {
     run_local(async {
         let refuses = Rc::new(Cell::new(true));
-        let asked = Rc::clone(&refuses);
-        let stage =
-            TestWorker::with_config(&config(2, 1), move |address| match address.port() == 0 && asked.get() {
+        let refusals = Rc::clone(&refuses);
+        let stage = TestWorker::with_config(&config(2, 1), move |address| {
+            match address.port() == 0 && refusals.get() {
                 true => ScriptedConnect::Refused,
                 false => ScriptedConnect::served_by(serve_reads),
-            });
+            }
+        });
         let mut clients = vec![client(&stage)];
         sleep(Duration::from_millis(500)).await;
         assert_eq!(stage.metric_value("fairway_upstream_ejections_total"), 1);
@@ -337,7 +338,9 @@ async fn a_leaving_client_ends_its_upstream_connection() {
 /// The configuration with these traffic settings of the backend.
 fn with_traffic(mut config: Config, traffic: BackendTraffic) -> Config {
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
-    config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.kept(), ..backend }));
+    config
+        .backends
+        .insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.if_not_empty(), ..backend }));
     config
 }
 

@@ -144,8 +144,9 @@ impl ServerTls {
         }
         let fallback = previous.map_or_else(
             || {
-                let made = self.server_config(single_certificate(&self.fallback), &parameters);
-                made.expect("the fallback worked at the start, and neither versions nor groups matter")
+                let server_config = self.server_config(single_certificate(&self.fallback), &parameters);
+                server_config
+                    .expect("the fallback worked at the start, and neither versions nor groups matter")
             },
             |known| Arc::clone(&known.fallback),
         );

@@ -2,12 +2,12 @@
 //! clients and endpoints. Builds rustls configurations; touches no connections except those to OCSP responders,
 //! made by a thread of `ocsp`. An unchanged certificate keeps its parsed form.
 
-mod agreed;
 mod chain;
 mod clients;
 mod der;
 mod identities;
 mod key_exchange;
+mod negotiated;
 mod ocsp;
 mod roots;
 mod signatures;
@@ -22,10 +22,10 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use agreed::NegotiatedTls;
 pub(crate) use clients::{ClientCertificate, ClientTrust};
 pub(crate) use identities::{Identities, ServerTls};
 pub use identities::{IdentityError, SelfSigned};
+pub(crate) use negotiated::NegotiatedTls;
 pub use ocsp::Stapling;
 pub(crate) use ocsp::StaplingFigures;
 pub(crate) use suites::{ClientAuth, config_for_host};

@@ -72,19 +72,27 @@ impl Authority {
     }
 }
 
-/// What `openssl x509 -req` makes of a request for the common name of `by`: version 1, without extensions.
-pub(crate) fn issued(by: &Authority, key: &KeyPair, validity: (&str, &str)) -> CertificateDer<'static> {
-    issued_for(by, &key.subject_public_key_info(), validity)
+/// What `openssl x509 -req` makes of a request for the common name of `authority`: version 1, without extensions.
+pub(crate) fn issued(
+    authority: &Authority,
+    key: &KeyPair,
+    validity: (&str, &str),
+) -> CertificateDer<'static> {
+    issued_for(authority, &key.subject_public_key_info(), validity)
 }
 
 /// As [`issued`], for any key.
-pub(crate) fn issued_for(by: &Authority, key: &[u8], (from, until): (&str, &str)) -> CertificateDer<'static> {
+pub(crate) fn issued_for(
+    authority: &Authority,
+    key: &[u8],
+    (from, until): (&str, &str),
+) -> CertificateDer<'static> {
     let time = |text: &str| [&[0x17, 13][..], text.as_bytes()].concat();
     let algorithm = sequence(SHA256_WITH_ECDSA);
     let validity = sequence(&[time(from), time(until)].concat());
-    let parts = [&[2, 1, 42][..], &algorithm, &by.name, &validity, &by.name, key].concat();
+    let parts = [&[2, 1, 42][..], &algorithm, &authority.name, &validity, &authority.name, key].concat();
     let signed = sequence(&parts);
-    let signature = by.key.sign(&signed).unwrap();
+    let signature = authority.key.sign(&signed).unwrap();
     let bits = [&[3, u8::try_from(signature.len() + 1).unwrap(), 0][..], &signature].concat();
     CertificateDer::from(sequence(&[signed, algorithm, bits].concat()))
 }

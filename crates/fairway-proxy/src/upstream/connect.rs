@@ -52,7 +52,7 @@ struct KnownTls {
     /// The client certificate, if the backend names one.
     certified: Option<Arc<CertifiedKey>>,
     /// The backend settings from which they were made.
-    of: Weak<UpstreamTls>,
+    tls: Weak<UpstreamTls>,
 }
 
 impl KnownTls {
@@ -199,15 +199,15 @@ impl<N: Network> Connector<N> {
         if let Some(known) = self.tls.borrow().get(&kind).filter(|known| known.shows(certified)) {
             return Ok(Arc::clone(&known.config));
         }
-        let mut made = client_config(tls, identities).map_err(|_| Fault::UpstreamTls)?;
-        made.alpn_protocols = offered_alpn(protocol).iter().map(|name| name.to_vec()).collect();
-        let config = Arc::new(made);
-        let made =
-            KnownTls { config: Arc::clone(&config), certified: certified.cloned(), of: Arc::downgrade(tls) };
+        let mut client_config = client_config(tls, identities).map_err(|_| Fault::UpstreamTls)?;
+        client_config.alpn_protocols = offered_alpn(protocol).iter().map(|name| name.to_vec()).collect();
+        let config = Arc::new(client_config);
+        let connector =
+            KnownTls { config: Arc::clone(&config), certified: certified.cloned(), tls: Arc::downgrade(tls) };
         let mut known = self.tls.borrow_mut();
         // Settings that no snapshot and no endpoint uses any more.
-        known.retain(|_, known| known.of.strong_count() > 0);
-        known.insert(kind, made);
+        known.retain(|_, known| known.tls.strong_count() > 0);
+        known.insert(kind, connector);
         Ok(config)
     }
 }

@@ -32,8 +32,8 @@ async fn a_dead_endpoint_is_probed_after_1_2_4_8_16_30_and_30_seconds() {
             );
             sleep(Duration::from_millis(50)).await;
         }
-        let asked: Vec<_> = stage.connects().into_iter().filter(|(_, to)| *to == endpoint(0)).collect();
-        let pauses: Vec<u64> = asked
+        let connects: Vec<_> = stage.connects().into_iter().filter(|(_, to)| *to == endpoint(0)).collect();
+        let pauses: Vec<u64> = connects
             .windows(2)
             .map(|pair| pair[1].0.duration_since(pair[0].0).as_millis() as u64 / 1000)
             .collect();
@@ -160,8 +160,8 @@ async fn idle_connections_give_way_to_a_connection_that_the_system_does_not_give
         for _ in 0..2 {
             assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         }
-        let asked: Vec<_> = stage.connects().into_iter().map(|(_, to)| to).collect();
-        assert_eq!(asked, [endpoint(0), endpoint(1), endpoint(1)]);
+        let endpoints: Vec<_> = stage.connects().into_iter().map(|(_, to)| to).collect();
+        assert_eq!(endpoints, [endpoint(0), endpoint(1), endpoint(1)]);
         assert!(stage.has_metric_line("fairway_upstream_idle_connections 1"), "the first one was closed");
     })
     .await;

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fairway_connection::takebacks::CancellationRate;
+use fairway_connection::cancellations::CancellationRate;
 use fairway_net::memory::Memory;
 use fairway_net::stopping::WorkerStop;
 

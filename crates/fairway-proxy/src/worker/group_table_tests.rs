@@ -87,7 +87,7 @@ struct TableFixture {
     /// Backends used, as long as every later snapshot has them in the same slot.
     used: BTreeSet<(BackendSlot, &'static str, PortProtocol)>,
     /// Every endpoint that a group has had.
-    seen: BTreeMap<(PortProtocol, SocketAddr), Weak<Endpoint<Hops>>>,
+    seen_endpoints: BTreeMap<(PortProtocol, SocketAddr), Weak<Endpoint<Hops>>>,
 }
 
 fn members(group: &Group<Hops>) -> impl Iterator<Item = &Rc<Endpoint<Hops>>> {
@@ -109,7 +109,7 @@ impl TableFixture {
             table: GroupTable::default(),
             groups: Groups::default(),
             used: BTreeSet::new(),
-            seen: BTreeMap::new(),
+            seen_endpoints: BTreeMap::new(),
         }
     }
 
@@ -151,7 +151,8 @@ impl TableFixture {
 
     fn record_endpoints(&mut self, transport: PortProtocol, group: &Group<Hops>) {
         for member in members(group) {
-            let known = self.seen.insert((transport, member.identity.address), Rc::downgrade(member));
+            let known =
+                self.seen_endpoints.insert((transport, member.identity.address), Rc::downgrade(member));
             let known = known.and_then(|known| known.upgrade());
             assert!(known.is_none_or(|known| Rc::ptr_eq(&known, member)), "an address has one state");
         }
@@ -171,7 +172,7 @@ impl TableFixture {
             }
         }
         assert_eq!(count, self.used.len(), "groups of backends that stay are kept, and no others");
-        for (place, endpoint) in &self.seen {
+        for (place, endpoint) in &self.seen_endpoints {
             let is_kept = endpoint.strong_count() > 0;
             assert_eq!(
                 is_kept,

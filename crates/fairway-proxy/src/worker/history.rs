@@ -82,12 +82,12 @@ impl<H: Hop> History<H> {
 
     /// Remembers a snapshot that a newer one replaced.
     pub(super) fn push_replaced(&self, older: Rc<Adopted<H>>) {
-        let mut kept = self.replaced.borrow_mut();
-        kept.push_front(older);
-        if kept.len() > MAX_SNAPSHOTS {
+        let mut replaced = self.replaced.borrow_mut();
+        replaced.push_front(older);
+        if replaced.len() > MAX_SNAPSHOTS {
             // Thin out the older half: its changes are still detected, but merged.
             let mut position = 0..;
-            kept.retain(|_| position.next().is_some_and(|at| at < MAX_SNAPSHOTS / 2 || at % 2 == 0));
+            replaced.retain(|_| position.next().is_some_and(|at| at < MAX_SNAPSHOTS / 2 || at % 2 == 0));
         }
     }
 
@@ -96,13 +96,13 @@ impl<H: Hop> History<H> {
     pub(super) fn forget_old(&self, current: &Adopted<H>, now: Instant) {
         self.comparisons_left.set(MAX_COMPARISONS_PER_SECOND);
         self.last_comparison.set(None);
-        let mut kept = self.replaced.borrow_mut();
-        while let Some(last) = kept.len().checked_sub(1) {
-            let successor = last.checked_sub(1).map_or(current, |before| &*kept[before]);
+        let mut replaced = self.replaced.borrow_mut();
+        while let Some(last) = replaced.len().checked_sub(1) {
+            let successor = last.checked_sub(1).map_or(current, |before| &*replaced[before]);
             if is_recent(successor, now) {
                 return;
             }
-            kept.pop_back();
+            replaced.pop_back();
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod admission;
 mod adopted;
+mod connection_counts;
 mod group_table;
 #[cfg(test)]
 mod group_table_tests;
@@ -10,7 +11,6 @@ mod guards;
 mod history;
 mod neighbours;
 mod reuse;
-mod tally;
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -19,15 +19,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use fairway_connection::takebacks::CancellationRate;
+use fairway_connection::cancellations::CancellationRate;
 use fairway_connection::upstream::{Circuits, HealthChecks};
 use fairway_model::GeoFields;
 use fairway_net::budgets::Budgets;
 use fairway_net::clock::Instant;
 use fairway_net::descriptors::{DescriptorBudget, WorkerDescriptors};
 use fairway_net::memory::{Memory, ReturnScope};
-use fairway_net::spent::thread_cpu;
-use fairway_net::waits::ResponseWaits;
+use fairway_net::resource_usage::thread_cpu;
+use fairway_net::response_waits::ResponseWaits;
 use fairway_routing::ClientLimits;
 
 use crate::access_log::AccessLog;
@@ -57,9 +57,9 @@ pub(crate) use guards::{ClientTrustCache, Guards, SharedGuards};
 pub(crate) use neighbours::{Arrivals, Neighbours, TransferredConnection};
 
 use admission::Admission;
+use connection_counts::{Progress, Tallies, Tally};
 pub(crate) use history::{FailureSignature, History};
 use reuse::ReusableMemory;
-use tally::{Progress, Tallies, Tally};
 
 /// Bytes by which all upload windows of a worker may grow together.
 const MAX_WINDOW_GROWTH: u64 = 32 * 1024 * 1024;
@@ -272,7 +272,7 @@ impl<N: Network> Worker<N> {
             http2_streams: self.counters.http2.streams().get(),
             http3_streams: self.counters.http3.streams().get(),
             http3_connections: self.counters.http3.connections.get(),
-            http2_window: self.budgets.window_growth.lent(),
+            http2_window: self.budgets.window_growth.lent_bytes(),
             buffer_memory: self.body_memory.used_bytes(),
             exchanges: self.admission.room.descriptors.exchanges() as u64,
             streams: self.counters.streams.open(),

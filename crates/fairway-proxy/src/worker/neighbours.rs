@@ -57,7 +57,7 @@ impl<O> Neighbours<O> {
 
     /// Counts a connection at the worker with the fewest.
     pub(crate) fn share(&self) -> SpreadConnection {
-        self.spread.begin(self.index)
+        self.spread.register(self.index)
     }
 
     /// Counts a connection at this worker.
@@ -67,7 +67,7 @@ impl<O> Neighbours<O> {
 
     /// Stops other workers from sending connections here.
     pub(crate) fn stop_receiving(&self) {
-        self.spread.leave(self.index);
+        self.spread.unregister(self.index);
     }
 
     /// Sends a connection to the worker of its share; returns it if that worker cannot take it.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use fairway_net::frames::FuturePools;
-use fairway_net::spares::SparePool;
+use fairway_net::object_pool::SparePool;
 use fairway_net::wire::Workspace;
 
 use crate::buffers::{Buffers, ResponseHead};

@@ -94,7 +94,7 @@ fn check_json(client_values: &ClientValues<'_>) {
 fn check_line_breaks(client_values: &ClientValues<'_>, format: &str) {
     for escape in [LogEscape::Nginx, LogEscape::Json] {
         let Ok(parsed) = LogFormat::read(format, escape) else { continue };
-        let breaks_in_text = |piece: &LogFormatPart| match piece {
+        let breaks_in_text = |chunk: &LogFormatPart| match chunk {
             LogFormatPart::Text(text) => text.matches('\n').count(),
             LogFormatPart::Value { .. } => 0,
         };

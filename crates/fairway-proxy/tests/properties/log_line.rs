@@ -46,7 +46,7 @@ proptest! {
         host in ".{0,12}",
         format in format(),
     ) {
-        let asked = ClientValues { method: &method, target: &target, user: &user, field: &field, cookie: &cookie, host: &host };
-        check_log_line(&asked, &format);
+        let client_values = ClientValues { method: &method, target: &target, user: &user, field: &field, cookie: &cookie, host: &host };
+        check_log_line(&client_values, &format);
     }
 }

@@ -208,7 +208,7 @@ fn blocking(setup: Setup) -> Setup {
         ],
         referers: vec![ValueTest::Found { pattern: "^https?://spam\\.".into(), ignore_case: false }],
     };
-    setup.settings(|settings| settings.blocked = blocked.kept())
+    setup.settings(|settings| settings.blocked = blocked.if_not_empty())
 }
 
 #[tokio::test]

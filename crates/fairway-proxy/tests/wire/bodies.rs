@@ -34,8 +34,8 @@ async fn a_request_body_of_a_megabyte_arrives_in_both_framings() {
     let body = pattern(MEGABYTE);
     let mut client = proxy.client().await;
     assert_eq!(client.exchange(&Request::post(HOST, "/", body.clone())).await.unwrap().status, 200);
-    let pieces: Vec<&[u8]> = body.chunks(10_007).collect();
-    let request = Request::new("POST", "/").header("Host", HOST).chunks(&pieces);
+    let chunks: Vec<&[u8]> = body.chunks(10_007).collect();
+    let request = Request::new("POST", "/").header("Host", HOST).chunks(&chunks);
     assert_eq!(client.exchange(&request).await.unwrap().status, 200);
     let got = backend.requests();
     assert!(got[0].body == body && got[1].body == body);
@@ -50,10 +50,10 @@ async fn a_request_body_of_a_megabyte_arrives_in_both_framings() {
 #[tokio::test]
 async fn an_answer_of_a_megabyte_arrives_in_every_framing() {
     let body = pattern(MEGABYTE);
-    let pieces: Vec<&[u8]> = body.chunks(9_973).collect();
+    let chunks: Vec<&[u8]> = body.chunks(9_973).collect();
     let responses = [
         BackendResponse::ok(&body),
-        BackendResponse::Bytes(chunked("HTTP/1.1 200 OK\r\n", &pieces, "")),
+        BackendResponse::Bytes(chunked("HTTP/1.1 200 OK\r\n", &chunks, "")),
         BackendResponse::ThenClose([b"HTTP/1.1 200 OK\r\n\r\n", &body[..]].concat()),
         BackendResponse::ThenClose([b"HTTP/1.0 200 OK\r\n\r\n", &body[..]].concat()),
     ];

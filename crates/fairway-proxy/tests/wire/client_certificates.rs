@@ -49,14 +49,14 @@ impl Guarded {
     }
 
     /// The configuration in which one host requests client certificates.
-    fn config(&self, of: &ClientCertificate) -> Config {
+    fn config(&self, verification: &ClientCertificate) -> Config {
         let mut config = self.setup.config();
         let key = HostKey { table: "ingress".into(), host: HostPattern::Exact(HOST.into()) };
         let mut host = (*config.hosts[&key]).clone();
-        host.clients = Some(of.rules.clone());
+        host.clients = Some(verification.rules.clone());
         for route in &mut host.routes {
             for rule in &mut Arc::make_mut(route).rules {
-                let guards = [Guard::ClientCertificate(of.clone()), Guard::OverTls];
+                let guards = [Guard::ClientCertificate(verification.clone()), Guard::OverTls];
                 Arc::make_mut(&mut rule.phases).guards.splice(0..0, guards);
             }
         }
@@ -64,8 +64,8 @@ impl Guarded {
         config
     }
 
-    fn start(&self, of: &ClientCertificate) -> Running {
-        self.setup.start_by(&self.config(of))
+    fn start(&self, verification: &ClientCertificate) -> Running {
+        self.setup.start_by(&self.config(verification))
     }
 }
 
@@ -169,8 +169,8 @@ async fn a_certificate_is_a_credential_that_keeps_cross_site_responses_uncompres
 async fn a_connection_serves_the_host_for_which_it_was_made() {
     let it = Guarded::new().await;
     let good = it.authority.leaf(&["good"]);
-    let of = Guarded::verification(it.rules(ClientCertificateMode::Required));
-    let mut proxy = it.start(&of);
+    let verification = Guarded::verification(it.rules(ClientCertificateMode::Required));
+    let mut proxy = it.start(&verification);
     // A connection for the open host, which requested no certificate.
     let offer = TlsOffer::new(showing(&good), OPEN);
     let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
@@ -200,9 +200,9 @@ async fn chains_have_a_depth_and_certificates_can_be_revoked() {
     assert_eq!(send(&proxy, showing(&far), get()).await.status, 400);
     let (good, gone) = (it.authority.leaf(&["good"]), it.authority.leaf(&["gone"]));
     let revoked = it.authority.revoking(&[&gone]).into();
-    let of =
+    let verification =
         Guarded::verification(ClientVerification { revoked, ..it.rules(ClientCertificateMode::Unverified) });
-    let proxy = it.start(&of);
+    let proxy = it.start(&verification);
     for (leaf, verdict) in [
         (&good, "SUCCESS"),
         (&gone, "FAILED:certificate revoked"),
@@ -218,13 +218,13 @@ async fn chains_have_a_depth_and_certificates_can_be_revoked() {
 async fn subjects_pages_and_the_certificate_itself() {
     let it = Guarded::new().await;
     let (good, other) = (it.authority.leaf(&["good"]), it.authority.leaf(&["other"]));
-    let of = ClientCertificate {
+    let verification = ClientCertificate {
         subject: Some("CN=go+d".into()),
         error_page: Some("https://login.example/".into()),
         forwarded: true,
         ..Guarded::verification(it.rules(ClientCertificateMode::Required))
     };
-    let proxy = it.start(&of);
+    let proxy = it.start(&verification);
     let received = send(&proxy, showing(&good), get()).await.text();
     let begin = "SUCCESS|CN=good|CN=clients|-----BEGIN%20CERTIFICATE-----%0AMII";
     assert!(
@@ -236,8 +236,8 @@ async fn subjects_pages_and_the_certificate_itself() {
     let sent = send(&proxy, trusting_anything(), get()).await;
     assert_eq!((sent.status, sent.header("Location")), (302, Some("https://login.example/")));
     // A page on the host itself would redirect in a loop.
-    let of = ClientCertificate { error_page: Some("/login".into()), ..of };
-    assert_eq!(send(&it.start(&of), trusting_anything(), get()).await.status, 400);
+    let verification = ClientCertificate { error_page: Some("/login".into()), ..verification };
+    assert_eq!(send(&it.start(&verification), trusting_anything(), get()).await.status, 400);
 }
 
 #[tokio::test]

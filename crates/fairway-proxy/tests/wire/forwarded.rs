@@ -497,10 +497,10 @@ async fn links_of_a_scheme_that_a_trusted_peer_names_have_the_port_of_that_schem
         (true, Some("http"), None, "http://example.com:80", "8443"),
         (true, Some("http"), Some("8080"), "http://example.com:8080", "8080"),
     ] {
-        let said = [("X-Forwarded-Proto", scheme), ("X-Forwarded-Port", port)];
-        let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let sent = [("X-Forwarded-Proto", scheme), ("X-Forwarded-Port", port)];
+        let sent = sent.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let request =
-            said.fold(Request::get(HOST, "/"), |request, (name, value)| request.header(name, value));
+            sent.fold(Request::get(HOST, "/"), |request, (name, value)| request.header(name, value));
         let url = match expected.strip_prefix("http://").and_then(|rest| rest.strip_suffix(":80")) {
             Some(host) => format!("http://{host}/"),
             None => format!("{expected}/"),

@@ -63,13 +63,13 @@ async fn a_request_that_a_dead_kept_connection_swallowed_goes_to_another_endpoin
 
 #[tokio::test]
 async fn a_request_in_the_hands_of_an_endpoint_that_vanishes_goes_to_another_one() {
-    let held = Backend::http(|_| BackendResponse::ok("held").hold()).await;
+    let slow = Backend::http(|_| BackendResponse::ok("held").hold()).await;
     let other = Backend::http(|_| BackendResponse::ok("other")).await;
-    let proxy = Setup::to(&[held.address(), other.address()]).start();
+    let proxy = Setup::to(&[slow.address(), other.address()]).start();
     let mut client = proxy.client().await;
     client.send(format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n")).await.unwrap();
-    held.wait_until("it has the request", |held| held.waiting_count() == 1).await;
-    held.vanish().await;
+    slow.wait_until("it has the request", |held| held.waiting_count() == 1).await;
+    slow.vanish().await;
     let began = Instant::now();
     let response = client.read_response().await.unwrap();
     assert_eq!((response.status, response.text().as_str()), (200, "other"));

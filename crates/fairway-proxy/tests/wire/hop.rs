@@ -74,7 +74,7 @@ async fn requests_over_tls_go_to_the_tls_backend_of_the_rule() {
     let secured = Backend::http(|_| BackendResponse::ok("secured")).await;
     let mut setup = Setup::to(&[plain.address()])
         .filter(Phases::from(Forwarding { tls_backend: Some("other".into()), ..Forwarding::default() }));
-    setup.other = Some(secured.address());
+    setup.other_address = Some(secured.address());
     let proxy = setup.start();
     let request = Request::get(HOST, "/");
     assert_eq!(proxy.client().await.exchange(&request).await.unwrap().text(), "plain");

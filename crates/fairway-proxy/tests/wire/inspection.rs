@@ -12,8 +12,8 @@ use crate::forwarding::{Forwarding, address};
 use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup};
 
-fn query(backends: &[&str], most: usize) -> EndpointQuery {
-    EndpointQuery { backends: backends.iter().map(|key| (*key).into()).collect(), max_per_backend: most }
+fn query(backends: &[&str], limit: usize) -> EndpointQuery {
+    EndpointQuery { backends: backends.iter().map(|key| (*key).into()).collect(), max_per_backend: limit }
 }
 
 /// The number of client connections of a listener with this protocol.

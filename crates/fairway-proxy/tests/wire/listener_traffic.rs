@@ -121,9 +121,9 @@ async fn whose_word_is_believed_the_listener_says() {
     }
     let mut http2 = Browser::clear(&proxy).await;
     assert_eq!(http2.get_with("/", &[("X-Forwarded-For", "192.0.2.8")]).await.0, 200);
-    let told: Vec<_> =
+    let lines: Vec<_> =
         backend.requests().iter().map(|it| it.header_values("X-Forwarded-For").join("|")).collect();
-    assert_eq!(told, ["192.0.2.7, 127.0.0.1", "127.0.0.1", "192.0.2.8, 127.0.0.1"]);
+    assert_eq!(lines, ["192.0.2.7, 127.0.0.1", "127.0.0.1", "192.0.2.8, 127.0.0.1"]);
 }
 
 /// Waits until this many connections are open.

@@ -295,8 +295,9 @@ async fn a_request_for_another_listener_of_the_port_is_misdirected() {
         // The connection stays open: the next request may be for the right listener.
         for _ in 0..2 {
             let response = client.exchange(&Request::get(host, "/")).await.unwrap();
-            let said = if response.status == 200 { response.text() } else { response.status.to_string() };
-            assert_eq!(said, expected, "{server_name} {host}");
+            let served_by =
+                if response.status == 200 { response.text() } else { response.status.to_string() };
+            assert_eq!(served_by, expected, "{server_name} {host}");
         }
     }
     proxy.expect_fault("misdirected", 2 * MISDIRECTED).await;
@@ -313,11 +314,11 @@ async fn a_stream_for_another_listener_of_the_port_is_misdirected_and_the_others
         for _ in 0..2 {
             for (_, host, expected) in COALESCED.iter().filter(|(server_name, ..)| *server_name == name) {
                 let (status, body) = browser.get_of(host, "/", &[]).await;
-                let said = match status {
+                let response = match status {
                     200 => String::from_utf8(body).unwrap(),
                     other => other.to_string(),
                 };
-                assert_eq!(said, *expected, "{name} {host}");
+                assert_eq!(response, *expected, "{name} {host}");
             }
         }
     }
@@ -522,8 +523,8 @@ async fn a_listener_that_comes_and_goes_disturbs_no_request_of_another() {
     let mut proxy = setup.start();
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let mut asking = Vec::new();
-    let asked: [Arc<AtomicUsize>; 4] = Default::default();
-    for asked in &asked {
+    let counts: [Arc<AtomicUsize>; 4] = Default::default();
+    for asked in &counts {
         let (mut client, stopped, asked) = (proxy.client().await, stopped.clone(), Arc::clone(asked));
         asking.push(tokio::spawn(async move {
             while !*stopped.borrow() {
@@ -535,7 +536,7 @@ async fn a_listener_that_comes_and_goes_disturbs_no_request_of_another() {
     let without = setup.config();
     let mut with = without.clone();
     add(&mut with, extra(ListenerProtocol::Http, free()), &second);
-    let all_asked = || asked.iter().all(|asked| asked.load(Ordering::Relaxed) > 50);
+    let all_asked = || counts.iter().all(|asked| asked.load(Ordering::Relaxed) > 50);
     for change in 0.. {
         if change >= CHANGES && (all_asked() || asking.iter().any(JoinHandle::is_finished)) {
             break;

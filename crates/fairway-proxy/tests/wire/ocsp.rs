@@ -99,7 +99,7 @@ async fn what_cannot_be_believed_or_is_not_good_is_not_stapled() {
     let (own, other) = (issuer.ocsp_signer(), authority().ocsp_signer());
     let responder = Backend::http(move |request| {
         let good = OcspAnswer::good;
-        let sign = |answer: OcspAnswer| BackendResponse::ok(own(&request.body, &answer));
+        let sign = |response: OcspAnswer| BackendResponse::ok(own(&request.body, &response));
         match request.target.trim_start_matches('/') {
             "serial" => sign(OcspAnswer { other_serial: true, ..good() }),
             "signer" => BackendResponse::ok(other(&request.body, &good())),

@@ -92,7 +92,7 @@ async fn thousands_of_changes_under_load_close_no_connection_and_fail_no_request
     for number in 0..8 {
         let (mut client, stopped) = (proxy.client().await, stopped.clone());
         asking.push(tokio::spawn(async move {
-            let mut asked = 0;
+            let mut request_count = 0;
             while !*stopped.borrow() {
                 let request = if number % 2 == 0 {
                     Request::get(HOST, "/")
@@ -101,9 +101,9 @@ async fn thousands_of_changes_under_load_close_no_connection_and_fail_no_request
                 };
                 let response = client.exchange(&request).await.expect("no connection closes");
                 assert_eq!(response.status, 200, "no request fails");
-                asked += 1;
+                request_count += 1;
             }
-            asked
+            request_count
         }));
     }
     for change in 0..CHANGES {
@@ -122,11 +122,11 @@ async fn thousands_of_changes_under_load_close_no_connection_and_fail_no_request
         }
     }
     stop.send(true).unwrap();
-    let mut asked = 0;
+    let mut request_count = 0;
     for client in asking {
-        asked += client.await.unwrap();
+        request_count += client.await.unwrap();
     }
-    assert!(asked > 100, "{asked} requests were asked meanwhile");
+    assert!(request_count > 100, "{request_count} requests were asked meanwhile");
     assert_eq!(proxy.metric("fairway_connections_accepted_total").await, 8);
     for backend in &backends {
         backend.assert_followed();

@@ -130,18 +130,18 @@ async fn no_session_resumes_under_other_rules_for_client_certificates() {
         depth: Some(1),
         demand,
     };
-    let asked = rules(&clients, ClientCertificateMode::Optional);
+    let verification = rules(&clients, ClientCertificateMode::Optional);
     let others = [
         ClientVerification {
             roots: format!("{}{}", clients.pem(), Authority::new("others").pem()).into(),
-            ..asked.clone()
+            ..verification.clone()
         },
         rules(&clients, ClientCertificateMode::Unverified),
-        ClientVerification { depth: Some(2), ..asked.clone() },
-        ClientVerification { revoked: clients.revoking(&[]).into(), ..asked.clone() },
+        ClientVerification { depth: Some(2), ..verification.clone() },
+        ClientVerification { revoked: clients.revoking(&[]).into(), ..verification.clone() },
     ];
     let replica = |rules: &ClientVerification| fleet.verifying(rules);
-    let (one, same, open) = (replica(&asked), replica(&asked), fleet.replica(|_| {}));
+    let (one, same, open) = (replica(&verification), replica(&verification), fleet.replica(|_| {}));
     let others = others.each_ref().map(replica);
     for replica in [&one, &same, &open].into_iter().chain(&others) {
         replica.tickets.adopt(&shared(&["1"]));
@@ -182,38 +182,38 @@ async fn the_key_of_an_operator_is_used_by_every_replica_and_none_gives_no_ticke
 /// Counts tickets.
 #[derive(Debug)]
 struct Counting {
-    known: ClientSessionMemoryCache,
+    sessions: ClientSessionMemoryCache,
     tickets: AtomicUsize,
 }
 
 impl ClientSessionStore for Counting {
     fn set_kx_hint(&self, name: ServerName<'static>, group: rustls::NamedGroup) {
-        self.known.set_kx_hint(name, group);
+        self.sessions.set_kx_hint(name, group);
     }
 
     fn kx_hint(&self, name: &ServerName<'_>) -> Option<rustls::NamedGroup> {
-        self.known.kx_hint(name)
+        self.sessions.kx_hint(name)
     }
 
     fn set_tls12_session(&self, name: ServerName<'static>, value: Tls12ClientSessionValue) {
-        self.known.set_tls12_session(name, value);
+        self.sessions.set_tls12_session(name, value);
     }
 
     fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.known.tls12_session(name)
+        self.sessions.tls12_session(name)
     }
 
     fn remove_tls12_session(&self, name: &ServerName<'static>) {
-        self.known.remove_tls12_session(name);
+        self.sessions.remove_tls12_session(name);
     }
 
     fn insert_tls13_ticket(&self, name: ServerName<'static>, value: Tls13ClientSessionValue) {
         self.tickets.fetch_add(1, Ordering::Relaxed);
-        self.known.insert_tls13_ticket(name, value);
+        self.sessions.insert_tls13_ticket(name, value);
     }
 
     fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.known.take_tls13_ticket(name)
+        self.sessions.take_tls13_ticket(name)
     }
 }
 
@@ -221,7 +221,8 @@ impl ClientSessionStore for Counting {
 async fn a_client_of_tls_1_3_gets_two_tickets_for_two_connections_at_a_time() {
     let fleet = Fleet::new().await;
     let replica = fleet.replica(|_| {});
-    let store = Arc::new(Counting { known: ClientSessionMemoryCache::new(32), tickets: AtomicUsize::new(0) });
+    let store =
+        Arc::new(Counting { sessions: ClientSessionMemoryCache::new(32), tickets: AtomicUsize::new(0) });
     let mut config = trusting_anything();
     config.resumption = Resumption::store(store.clone());
     let offer = TlsOffer::new(config, HOST);

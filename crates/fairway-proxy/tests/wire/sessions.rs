@@ -45,8 +45,8 @@ async fn a_session_of_http2_goes_on_over_other_connections_workers_and_versions(
         let mut browser = Browser::secure(&proxy).await;
         let (status, owner) = browser.get("/").await;
         assert_eq!(status, 200);
-        let told = browser.field("set-cookie").expect("a session begins");
-        let (session, attributes) = told.split_once("; ").unwrap();
+        let set_cookie = browser.field("set-cookie").expect("a session begins");
+        let (session, attributes) = set_cookie.split_once("; ").unwrap();
         assert_eq!(attributes, "Path=; Secure; HttpOnly; SameSite=Lax");
         // Cookies may be sent one by one (RFC 9113 §8.2.3).
         let crumbs = [("cookie", "a=b"), ("cookie", session), ("cookie", "c=d")];

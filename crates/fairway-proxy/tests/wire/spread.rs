@@ -152,9 +152,9 @@ async fn two_workers() -> (Backend, Running) {
 }
 
 async fn spread(proxy: &Running) -> [u64; 2] {
-    let of =
+    let shares =
         async |worker| proxy.metric(&format!("fairway_http2_connections_open{{worker=\"{worker}\"}}")).await;
-    [of(0).await, of(1).await]
+    [shares(0).await, shares(1).await]
 }
 
 async fn taken_over(proxy: &Running) -> u64 {

@@ -158,8 +158,8 @@ impl AsyncRead for Trickle {
 
 impl AsyncWrite for Trickle {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let most = if self.was_read { data.len() } else { data.len().min(1) };
-        Pin::new(&mut self.stream).poll_write(cx, &data[..most])
+        let limit = if self.was_read { data.len() } else { data.len().min(1) };
+        Pin::new(&mut self.stream).poll_write(cx, &data[..limit])
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -41,7 +41,7 @@ pub(crate) fn with_session(mut config: Config, key: &SessionKey) -> Config {
 pub(crate) struct Setup {
     pub(crate) endpoints: Vec<SocketAddr>,
     /// The endpoint of another backend, `other`.
-    pub(crate) other: Option<SocketAddr>,
+    pub(crate) other_address: Option<SocketAddr>,
     pub(crate) tls: Option<UpstreamTls>,
     pub(crate) path: PathMatch,
     pub(crate) filters: Vec<Phases>,
@@ -62,7 +62,7 @@ impl Setup {
     pub(crate) fn to(endpoints: &[SocketAddr]) -> Self {
         Self {
             endpoints: endpoints.to_vec(),
-            other: None,
+            other_address: None,
             tls: None,
             path: PathMatch::default(),
             filters: Vec::new(),
@@ -113,7 +113,7 @@ impl Setup {
             config.listeners.insert(name.into(), Arc::new(listener));
         }
         config.backends.insert("backend".into(), Arc::new(self.backend()));
-        if let Some(address) = self.other {
+        if let Some(address) = self.other_address {
             let (key, endpoints) = ("other".into(), vec![Endpoint::at(address)]);
             let other = Backend { key, endpoints, tls: None, ..self.backend() };
             config.backends.insert("other".into(), Arc::new(other));
@@ -154,9 +154,9 @@ impl Setup {
         let rule = Rule {
             origin: Origin::object("Ingress", "default", "test"),
             matches: vec![Match { path: self.path.clone(), ..Match::default() }],
-            phases: Phases::from_iter(self.filters.clone()).kept(),
+            phases: Phases::from_iter(self.filters.clone()).shared(),
             action: Action::Forward(vec![WeightedBackend::new("backend".into(), 1)]),
-            policy: self.policy.clone().kept(),
+            policy: self.policy.clone().shared(),
             labels: RuleLabels {
                 namespace: "default".into(),
                 ingress: "test".into(),

@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// Everything received until the other side closes its direction.
-    async fn rest(&mut self) -> String {
+    async fn read_to_end(&mut self) -> String {
         let mut bytes = Vec::new();
         tokio::time::timeout(WAIT_TIMEOUT, self.0.read_to_end(&mut bytes)).await.unwrap().unwrap();
         String::from_utf8(bytes).unwrap()
@@ -68,9 +68,9 @@ impl Client {
         name.strip_suffix(':').unwrap().to_owned()
     }
 
-    async fn expect_echo(&mut self, of: &str) {
-        self.send(of).await;
-        assert_eq!(self.read(of.len()).await, of);
+    async fn expect_echo(&mut self, text: &str) {
+        self.send(text).await;
+        assert_eq!(self.read(text.len()).await, text);
     }
 }
 
@@ -81,7 +81,7 @@ async fn bytes_pass_both_ways_whoever_speaks_first_and_each_side_ends_its_direct
     assert_eq!(client.name().await, "a", "the endpoint speaks first");
     client.expect_echo("hello").await;
     client.0.shutdown().await.unwrap();
-    assert_eq!(client.rest().await, "!", "the endpoint goes on after the client's end");
+    assert_eq!(client.read_to_end().await, "!", "the endpoint goes on after the client's end");
     proxy.expect_metric(&ended("closed"), 1).await;
     proxy.expect_metric("fairway_stream_received_bytes_total", 5).await;
     proxy.expect_metric("fairway_stream_sent_bytes_total", 8).await;
@@ -99,7 +99,7 @@ async fn an_endpoint_that_ends_its_direction_still_hears_the_client() {
     .await;
     let proxy = forward_to(&[backend.address()]).start();
     let mut client = Client::connect(&proxy).await;
-    assert_eq!(client.rest().await, "bye");
+    assert_eq!(client.read_to_end().await, "bye");
     client.send("still here").await;
     client.0.shutdown().await.unwrap();
     proxy.expect_metric(&ended("closed"), 1).await;
@@ -134,7 +134,7 @@ async fn no_client_waits_for_the_connect_time_out_of_a_black_hole() {
 #[tokio::test]
 async fn without_an_endpoint_the_connection_ends_without_a_byte() {
     let proxy = forward_to(&[]).start();
-    assert_eq!(Client::connect(&proxy).await.rest().await, "");
+    assert_eq!(Client::connect(&proxy).await.read_to_end().await, "");
     proxy.expect_metric(&ended("no_endpoint"), 1).await;
 }
 
@@ -201,15 +201,15 @@ async fn flags_say_nothing_of_tcp_and_a_listener_of_http_may_say_otherwise_than_
     plain.clients.proxy_protocol = Some(ProxyProtocolMode::None);
     it.insert(plain);
     let proxy = it.start();
-    let asked = Request::get(HOST, "/").bytes();
+    let http_request = Request::get(HOST, "/").bytes();
     for (listener, ahead, client) in [("http", V2, "192.0.2.7"), ("plain", b"", "127.0.0.1")] {
         let to = proxy.publisher.addresses(listener)[0];
         let mut connection = fairway_testkit::Client::connect(to).await.unwrap();
-        connection.send([ahead, &asked].concat()).await.unwrap();
+        connection.send([ahead, &http_request].concat()).await.unwrap();
         assert_eq!(connection.read_response().await.unwrap().text(), client, "{listener}");
     }
     let mut connection = fairway_testkit::Client::connect(address(&proxy)).await.unwrap();
-    connection.send(&asked).await.unwrap();
+    connection.send(&http_request).await.unwrap();
     assert_eq!(connection.read_response().await.unwrap().status, 200, "no header is expected here");
 }
 

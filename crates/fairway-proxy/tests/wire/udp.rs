@@ -45,7 +45,7 @@ fn ended(reason: &str) -> String {
 /// A client: one address and port.
 struct Client {
     socket: UdpSocket,
-    to: SocketAddr,
+    server: SocketAddr,
 }
 
 impl Client {
@@ -55,18 +55,18 @@ impl Client {
 
     /// A client with this address of the loopback network.
     async fn from(ip: [u8; 4], to: SocketAddr) -> Self {
-        Self { socket: UdpSocket::bind((IpAddr::from(ip), 0)).await.unwrap(), to }
+        Self { socket: UdpSocket::bind((IpAddr::from(ip), 0)).await.unwrap(), server: to }
     }
 
     async fn send(&self, datagram: impl AsRef<[u8]>) {
-        self.socket.send_to(datagram.as_ref(), self.to).await.unwrap();
+        self.socket.send_to(datagram.as_ref(), self.server).await.unwrap();
     }
 
     async fn hear(&self) -> Vec<u8> {
         let mut bytes = vec![0; 65_536];
-        let heard = tokio::time::timeout(WAIT_TIMEOUT, self.socket.recv_from(&mut bytes)).await;
-        let (count, from) = heard.expect("an answer").unwrap();
-        assert_eq!(from, self.to, "answers come from where the client sent to");
+        let datagram = tokio::time::timeout(WAIT_TIMEOUT, self.socket.recv_from(&mut bytes)).await;
+        let (count, from) = datagram.expect("an answer").unwrap();
+        assert_eq!(from, self.server, "answers come from where the client sent to");
         bytes.truncate(count);
         bytes
     }
@@ -165,7 +165,7 @@ async fn whose_address_is_forged_gets_what_the_endpoint_answers_and_nothing_else
     let session = session(&endpoint).await;
     drop(forger);
     // From here on the address belongs to a client that has sent nothing.
-    let victim = Client { socket: UdpSocket::bind(forged).await.unwrap(), to: address(&proxy) };
+    let victim = Client { socket: UdpSocket::bind(forged).await.unwrap(), server: address(&proxy) };
     assert_eq!(proxy.metric("fairway_datagrams_sent_total").await, 0);
     for response in ["one", "two"] {
         endpoint.send_to(response.as_bytes(), session).await.unwrap();
@@ -395,7 +395,7 @@ async fn a_number_may_be_a_port_of_both_transports() {
     it.config.streams.insert(route.key.clone(), route.into());
     let mut proxy = it.start();
     let client = Client::connect(&proxy).await;
-    assert_eq!((client.to, client.name().await), (port, "udp".to_owned()));
+    assert_eq!((client.server, client.name().await), (port, "udp".to_owned()));
     let mut name = [0; 2];
     TcpStream::connect(port).await.unwrap().read_exact(&mut name).await.unwrap();
     assert_eq!(&name, b"t:");

@@ -138,22 +138,29 @@ async fn a_refusal_of_upgrades_takes_each_that_would_be_forwarded() {
     let mut setup = Setup::to(&[backend.address()]);
     setup.filters = vec![Phases::from(Guard::Deny(Deny { status: 418, when }))];
     let proxy = setup.start();
-    let of = |fields: &[(&str, &str)]| {
+    let headers_with = |fields: &[(&str, &str)]| {
         let handshake = Request::get(HOST, "/")
             .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
             .header("Sec-WebSocket-Version", "13");
         fields.iter().fold(handshake, |request, (name, value)| request.header(name, value))
     };
     for (request, status) in [
-        (of(&[("Connection", "Upgrade"), ("Upgrade", "websocket")]), 418),
-        (of(&[("upgrade", "WebSocket"), ("connection", "keep-alive, UPGRADE")]), 418),
-        (of(&[("Connection", "close"), ("Upgrade", "websocket"), ("Connection", "upgrade, upgrade")]), 418),
-        (of(&[("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Content-Length", "0")]), 418),
-        (of(&[("Upgrade", "websocket")]), 200),
-        (of(&[("Connection", "Upgrade"), ("Upgrade", "h2c")]), 200),
-        (of(&[("Connection", "Upgrade"), ("Upgrade", "websocket, h2c")]), 200),
-        (of(&[("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Upgrade", "websocket")]), 200),
-        (of(&[]), 200),
+        (headers_with(&[("Connection", "Upgrade"), ("Upgrade", "websocket")]), 418),
+        (headers_with(&[("upgrade", "WebSocket"), ("connection", "keep-alive, UPGRADE")]), 418),
+        (
+            headers_with(&[
+                ("Connection", "close"),
+                ("Upgrade", "websocket"),
+                ("Connection", "upgrade, upgrade"),
+            ]),
+            418,
+        ),
+        (headers_with(&[("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Content-Length", "0")]), 418),
+        (headers_with(&[("Upgrade", "websocket")]), 200),
+        (headers_with(&[("Connection", "Upgrade"), ("Upgrade", "h2c")]), 200),
+        (headers_with(&[("Connection", "Upgrade"), ("Upgrade", "websocket, h2c")]), 200),
+        (headers_with(&[("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Upgrade", "websocket")]), 200),
+        (headers_with(&[]), 200),
     ] {
         let described = format!("{request:?}");
         assert_eq!(proxy.client().await.exchange(&request).await.unwrap().status, status, "{described}");

@@ -2,8 +2,8 @@
 
 use fairway_model::{Listener, Match};
 
-use super::arrival::ComparedConfig;
-use super::known::{KnownRequest, NoHeaders, RequestPaths};
+use super::configuration::ComparedConfig;
+use super::recorded_request::{KnownRequest, NoHeaders, RequestPaths};
 use super::verdict::Unknown;
 use crate::candidate::PathTest;
 use crate::explain::{HostVerdict, MatchVerdict};
@@ -17,7 +17,7 @@ pub(super) struct PossibleRule<'s> {
     /// Its conditions on unknown parts of the request; `None` if it certainly applies.
     pub(super) when: Option<&'s Match>,
     /// The rule; `None` is a 404.
-    pub(super) to: Option<ServingRule<'s>>,
+    pub(super) serving_rule: Option<ServingRule<'s>>,
 }
 
 /// A rule that serves a request.
@@ -30,14 +30,14 @@ pub(super) struct ServingRule<'s> {
 }
 
 impl PossibleRule<'_> {
-    const NONE: Self = PossibleRule { when: None, to: None };
+    const NONE: Self = PossibleRule { when: None, serving_rule: None };
 
     /// What decides whether it serves the request.
     pub(super) fn depends_on(&self) -> Option<Unknown> {
-        let of = self.when?;
+        let conditions = self.when?;
         Some(match () {
-            () if !of.headers.is_empty() => Unknown::Headers,
-            () if !of.query.is_empty() => Unknown::Query,
+            () if !conditions.headers.is_empty() => Unknown::Headers,
+            () if !conditions.query.is_empty() => Unknown::Query,
             () => Unknown::Cookies,
         })
     }
@@ -58,21 +58,21 @@ pub(super) fn candidates<'s>(
 ) -> Vec<PossibleRule<'s>> {
     let snapshot = side.snapshot;
     let Some(table) = snapshot.table_of(listener) else { return vec![PossibleRule::NONE] };
-    let KnownRequest { host, has_query, .. } = *request.known;
+    let KnownRequest { host, has_query, .. } = *request.known_request;
     let fields = NoHeaders::default();
-    let asked = request.request(&fields);
-    let matched = snapshot.lookup(table, &asked);
+    let request_fields = request.request(&fields);
+    let matched = snapshot.lookup(table, &request_fields);
     let asks_for_query =
         has_query && snapshot.covering(table, host).into_iter().any(|host| side.asks_for_query(host));
     if !fields.were_read() && !asks_for_query {
-        let to = match matched {
+        let serving_rule = match matched {
             Matched::Rule { host, rule, prefix } => Some(ServingRule { host, rule, prefix }),
             Matched::NoRule(_) | Matched::NoHost => None,
         };
-        return vec![PossibleRule { when: None, to }];
+        return vec![PossibleRule { when: None, serving_rule }];
     }
     let mut found = Vec::new();
-    let mut hosts = snapshot.explain(table, &asked).hosts;
+    let mut hosts = snapshot.explain(table, &request_fields).hosts;
     // Of two tables, possible matches of the losing one come before what is certain.
     hosts.sort_by_key(|step| step.verdict == HostVerdict::Serves);
     for step in hosts {
@@ -82,14 +82,15 @@ pub(super) fn candidates<'s>(
                 MatchVerdict::Header(_) | MatchVerdict::Query(_) | MatchVerdict::Cookie(_) => false,
                 _ => continue,
             };
-            if !has_query && !considered.of.query.is_empty() {
+            if !has_query && !considered.source.query.is_empty() {
                 continue;
             }
-            let path = step.host.path(&asked);
-            let covered = PathTest::compiled(&considered.of.path).ok().and_then(|test| test.covered(path));
+            let path = step.host.path(&request_fields);
+            let covered =
+                PathTest::compiled(&considered.source.path).ok().and_then(|test| test.covered(path));
             let prefix = covered.unwrap_or_default();
             let to = Some(ServingRule { host: step.host, rule: considered.rule, prefix });
-            found.push(PossibleRule { when: (!is_certain).then_some(considered.of), to });
+            found.push(PossibleRule { when: (!is_certain).then_some(considered.source), serving_rule: to });
             if is_certain {
                 return found;
             }
@@ -114,8 +115,8 @@ pub(super) fn that_served(
         return all();
     }
     let by_rule = match &request.rule {
-        Some(rule) => that(&|it| it.to.is_some_and(|to| rule.is_from(&to.rule.rule().origin))),
-        None => that(&|it| it.to.is_none()),
+        Some(rule) => that(&|it| it.serving_rule.is_some_and(|to| rule.is_from(&to.rule.rule().origin))),
+        None => that(&|it| it.serving_rule.is_none()),
     };
     if by_rule.is_empty() {
         // The configuration was different then.
@@ -123,7 +124,7 @@ pub(super) fn that_served(
     }
     let Some(endpoint) = request.endpoint.filter(|_| by_rule.len() > 1) else { return by_rule };
     let has_endpoint = |number: &&usize| {
-        let to = candidates[**number].to;
+        let to = candidates[**number].serving_rule;
         to.is_some_and(|to| {
             let mut backends = to.rule.slots().filter_map(|slot| side.snapshot.backend(slot));
             backends.any(|backend| backend.endpoints.iter().any(|it| it.address == endpoint))

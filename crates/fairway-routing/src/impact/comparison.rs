@@ -2,10 +2,10 @@
 
 use fairway_model::{HostPattern, Origin};
 
-use super::arrival::{ComparedConfig, HttpListener};
 use super::candidates::{PossibleRule, candidates, possible, that_served};
+use super::configuration::{ComparedConfig, HttpListener};
 use super::difference;
-use super::known::{KnownClient, KnownRequest, RequestPaths};
+use super::recorded_request::{KnownClient, KnownRequest, RequestPaths};
 use super::treatment::{Treatment, TreatmentOutcome};
 use super::verdict::{Unknown, Verdict};
 use crate::snapshot::Snapshot;
@@ -61,7 +61,7 @@ impl<'s> Comparison<'s> {
         let before = candidates(&self.before, place.listener, &request);
         let served = that_served(&self.before, &before, known);
         let route = match served.as_slice() {
-            [served] => before[*served].to.map(|to| ServedRoute {
+            [served] => before[*served].serving_rule.map(|to| ServedRoute {
                 origin: &to.rule.rule().origin,
                 host: &to.host.key().host,
                 path: &to.rule.rule().labels.path,
@@ -74,7 +74,7 @@ impl<'s> Comparison<'s> {
 
     /// The listener that received the request; `None` if unknown.
     fn arrival(&self, request: &RequestPaths<'_>) -> Option<&HttpListener<'s>> {
-        let known = request.known;
+        let known = request.known_request;
         if let Some(place) = known.listener.and_then(|name| self.before.listeners.get(name)) {
             return Some(place);
         }
@@ -82,7 +82,7 @@ impl<'s> Comparison<'s> {
         let serves = |place: &&&HttpListener<'s>| {
             let all = candidates(&self.before, place.listener, request);
             known.rule.is_some_and(|rule| {
-                all.iter().any(|it| it.to.is_some_and(|to| rule.is_from(&to.rule.rule().origin)))
+                all.iter().any(|it| it.serving_rule.is_some_and(|to| rule.is_from(&to.rule.rule().origin)))
             })
         };
         let serving: Vec<_> = speaking.iter().filter(serves).copied().collect();
@@ -100,11 +100,13 @@ impl<'s> Comparison<'s> {
         served: &[usize],
         request: &RequestPaths<'_>,
     ) -> Verdict {
-        let known = request.known;
+        let known = request.known_request;
         let passed_through = || Treatment::without_rule(TreatmentOutcome::PassedThrough);
         let treat_before = |candidate: &PossibleRule<'s>| match self.before.passes_through(place, request) {
             true => passed_through(),
-            false => Treatment::for_request(&self.before, place, request, known.client, candidate.to),
+            false => {
+                Treatment::for_request(&self.before, place, request, known.client, candidate.serving_rule)
+            }
         };
         let Some(now) = self.after.instead_of(place.listener, known.host) else {
             let gone = Treatment::without_rule(TreatmentOutcome::NoListener);
@@ -128,7 +130,7 @@ impl<'s> Comparison<'s> {
                     true => passed_through(),
                     false => {
                         let client = client_after(known, trusts_others, &before[*number], candidate);
-                        Treatment::for_request(&self.after, now, request, client, candidate.to)
+                        Treatment::for_request(&self.after, now, request, client, candidate.serving_rule)
                     }
                 };
                 unknown = unknown.or(candidate.depends_on());
@@ -146,7 +148,8 @@ fn client_after(
     before: &PossibleRule<'_>,
     after: &PossibleRule<'_>,
 ) -> KnownClient {
-    let believed = |of: &PossibleRule<'_>| of.to.and_then(|to| to.rule.rule().phases.client.clone());
+    let believed =
+        |rule: &PossibleRule<'_>| rule.serving_rule.and_then(|to| to.rule.rule().phases.client.clone());
     match trusts_others || believed(before) != believed(after) {
         true => KnownClient::UnrecordedAddress,
         false => known.client,

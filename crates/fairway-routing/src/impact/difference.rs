@@ -7,24 +7,24 @@ use fairway_model::{
     ResponseEdit, Rule, UpstreamResponseEdit,
 };
 
-use super::answer::LocalResponse;
 use super::candidates::ServingRule;
 use super::forwarded::{BackendChange, Forwarded};
-use super::known::KnownRequest;
+use super::own_response::LocalResponse;
+use super::recorded_request::KnownRequest;
 use super::treatment::{Treatment, TreatmentOutcome};
 use super::verdict::{Difference, DifferenceKind, OtherSettings, Unknown, Verdict};
 
 /// The impact on a request if `after` replaces `before`.
 pub(super) fn verdict(before: &Treatment<'_>, after: &Treatment<'_>, request: &KnownRequest<'_>) -> Verdict {
     let verdict = of_outcomes(before, after, request);
-    if let Some((_, by)) = after.unknown.iter().find(|(asker, _)| !before.asks(*asker)) {
+    if let Some((_, by)) = after.unknown.iter().find(|(asker, _)| !before.is_uncertain(*asker)) {
         return Verdict::Undecided(*by);
     }
     // A request that was forwarded has passed all guards.
     if request.forwarded {
         return verdict;
     }
-    let gone = before.unknown.iter().find(|(asker, _)| !after.asks(*asker));
+    let gone = before.unknown.iter().find(|(asker, _)| !after.is_uncertain(*asker));
     let doubted = before.unknown.first().filter(|_| matches!(verdict, Verdict::Otherwise(_)));
     match gone.or(doubted) {
         Some((_, by)) => Verdict::Undecided(*by),
@@ -68,8 +68,8 @@ fn of_outcomes(before: &Treatment<'_>, after: &Treatment<'_>, request: &KnownReq
     }
 }
 
-fn answered(answer: &LocalResponse) -> DifferenceKind {
-    match answer {
+fn answered(response: &LocalResponse) -> DifferenceKind {
+    match response {
         LocalResponse { location: Some(_), .. } => DifferenceKind::Redirect,
         LocalResponse { is_no_route: true, .. } => DifferenceKind::NoRoute,
         _ => DifferenceKind::Refused,
@@ -92,7 +92,7 @@ impl ForwardedPair<'_, '_> {
     ) -> Verdict {
         let otherwise = |kind, before, after| Verdict::Otherwise(Difference { kind, before, after });
         let Self { before: one, after: other } = self;
-        let services = match one.fate(other, request.endpoint) {
+        let services = match one.backend_change(other, request.endpoint) {
             BackendChange::Stays(services) => services,
             BackendChange::Moves => {
                 return otherwise(DifferenceKind::Backend, one.services(), other.services());
@@ -127,10 +127,10 @@ impl ForwardedPair<'_, '_> {
 
     /// The protocols of a Service's endpoints, if they differ.
     fn other_protocol(&self, service: &str) -> Option<(String, String)> {
-        let of = |forwarded: &Forwarded<'_>| {
+        let target_of = |forwarded: &Forwarded<'_>| {
             forwarded.shares_of(service).find_map(|share| share.backend).map(|backend| spoken(backend))
         };
-        let (before, after) = (of(self.before)?, of(self.after)?);
+        let (before, after) = (target_of(self.before)?, target_of(self.after)?);
         (before != after).then_some((before, after))
     }
 
@@ -193,7 +193,7 @@ fn header_steps(rule: &Rule, over_tls: bool) -> Vec<HeaderStep<'_>> {
         let fields = it.fields.iter().map(|fields| HeaderStep::Fields(fields));
         fields.chain(chosen.map(|chosen| HeaderStep::Chosen(chosen)))
     });
-    let answers = phases.answers.edits.iter().filter(|edit| match edit {
+    let responses = phases.answers.edits.iter().filter(|edit| match edit {
         ResponseEdit::Headers(_) | ResponseEdit::Fields(_) => true,
         ResponseEdit::Chosen(chosen) => chosen.when.is_empty(),
         ResponseEdit::StrictTransportSecurity(_) => over_tls,
@@ -203,7 +203,7 @@ fn header_steps(rule: &Rule, over_tls: bool) -> Vec<HeaderStep<'_>> {
         .map(HeaderStep::Request)
         .chain(written)
         .chain(phases.answers.received.iter().map(HeaderStep::Received))
-        .chain(answers.map(HeaderStep::Answer))
+        .chain(responses.map(HeaderStep::Answer))
         .collect()
 }
 
@@ -266,7 +266,7 @@ fn filters(phases: &Phases) -> Phases {
         guards: guards.into_iter().filter(is_counted).collect(),
         request: Vec::new(),
         extensions,
-        forwarding: forwarding.and_then(Forwarding::kept),
+        forwarding: forwarding.and_then(Forwarding::if_not_empty),
         answers,
         bounds,
         unlogged,

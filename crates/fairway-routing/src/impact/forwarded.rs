@@ -10,9 +10,9 @@ use fairway_model::{
     WeightedBackend,
 };
 
-use super::arrival::ComparedConfig;
 use super::candidates::ServingRule;
-use super::known::RequestPaths;
+use super::configuration::ComparedConfig;
+use super::recorded_request::RequestPaths;
 use crate::rule::Targets;
 
 /// A forwarded request.
@@ -54,7 +54,8 @@ impl<'s> Forwarded<'s> {
         let rule = found.rule.rule();
         let config = side.snapshot.config();
         let forwarding = rule.phases.forwarding.as_deref();
-        let secured = forwarding.and_then(|it| it.tls_backend.as_ref()).filter(|_| request.known.over_tls);
+        let secured =
+            forwarding.and_then(|it| it.tls_backend.as_ref()).filter(|_| request.known_request.over_tls);
         let shares: Vec<_> = match secured {
             Some(backend) => vec![BackendShare::new(config, backend, 1)],
             None if matches!(found.rule.targets(), Targets::None) => return None,
@@ -87,7 +88,11 @@ impl<'s> Forwarded<'s> {
     }
 
     /// The impact on a request that `endpoint` answered, if `after` replaces these backends.
-    pub(super) fn fate<'f>(&'f self, after: &Self, endpoint: Option<SocketAddr>) -> BackendChange<'f> {
+    pub(super) fn backend_change<'f>(
+        &'f self,
+        after: &Self,
+        endpoint: Option<SocketAddr>,
+    ) -> BackendChange<'f> {
         let (before, now) = (self.weights(), after.weights());
         let same = is_shared_alike(&before, &now);
         let known = match before.len() {
@@ -148,18 +153,18 @@ impl<'s> BackendShare<'s> {
         Self { service, weight, backend, filters: None }
     }
 
-    fn weighted(config: &'s Config, of: &'s WeightedBackend) -> Self {
-        if of.reference == ReferenceStatus::Invalid {
-            let service = format!("{} (an invalid reference)", of.backend);
-            return Self { service, weight: of.weight.into(), backend: None, filters: None };
+    fn weighted(config: &'s Config, share: &'s WeightedBackend) -> Self {
+        if share.reference == ReferenceStatus::Invalid {
+            let service = format!("{} (an invalid reference)", share.backend);
+            return Self { service, weight: share.weight.into(), backend: None, filters: None };
         }
-        let filters = of.filters.as_deref();
-        Self { filters, ..Self::new(config, &of.backend, of.weight.into()) }
+        let filters = share.filters.as_deref();
+        Self { filters, ..Self::new(config, &share.backend, share.weight.into()) }
     }
 }
 
 fn forwarded_path(found: ServingRule<'_>, request: &RequestPaths<'_>) -> String {
-    let received = request.known.path;
+    let received = request.known_request.path;
     let mut path = Vec::new();
     if let Some(rewrite) = found.rule.rewrite() {
         // A pattern that does not match leaves the target as received.

@@ -2,13 +2,13 @@
 
 use fairway_model::{AccessList, Deny, Guard, ResponseContent};
 
-use super::answer::LocalResponse;
-use super::arrival::HttpListener;
 use super::candidates::ServingRule;
-use super::known::{KnownClient, NoHeaders, RequestPaths};
+use super::configuration::HttpListener;
 use super::location;
+use super::own_response::LocalResponse;
+use super::recorded_request::{KnownClient, NoHeaders, RequestPaths};
 use super::verdict::Unknown;
-use crate::chosen::CompiledDirectResponse;
+use crate::conditional::CompiledDirectResponse;
 use crate::rule::GuardStep;
 use crate::steps::CompiledDeny;
 
@@ -22,16 +22,16 @@ pub(super) enum GuardResult {
 
 /// The input of a guard.
 pub(super) struct GuardInput<'a, 's> {
-    pub(super) place: &'a HttpListener<'s>,
+    pub(super) listener: &'a HttpListener<'s>,
     pub(super) request: &'a RequestPaths<'a>,
     pub(super) client: KnownClient,
     pub(super) found: ServingRule<'s>,
 }
 
 /// Evaluates a guard; `step` is its compiled form.
-pub(super) fn ruling(guard: &Guard, step: &GuardStep, asked: &GuardInput<'_, '_>) -> GuardResult {
-    let GuardInput { place, request, client, found } = asked;
-    let over_tls = request.known.over_tls;
+pub(super) fn ruling(guard: &Guard, step: &GuardStep, input: &GuardInput<'_, '_>) -> GuardResult {
+    let GuardInput { listener: place, request, client, found } = input;
+    let over_tls = request.known_request.over_tls;
     match (guard, step) {
         (Guard::HttpsRedirect(to), _) => match came_in_the_clear(place, request) {
             Some(true) => {
@@ -51,7 +51,7 @@ pub(super) fn ruling(guard: &Guard, step: &GuardStep, asked: &GuardInput<'_, '_>
         (Guard::ClientCertificate(_) | Guard::OverTls, _) => GuardResult::Pass,
         (Guard::Deny(of), GuardStep::Deny(compiled)) => deny(of, compiled, request),
         (Guard::Respond(_), GuardStep::Respond(to)) => respond(to, request),
-        (Guard::Preflight(_), _) if request.known.method == "OPTIONS" => {
+        (Guard::Preflight(_), _) if request.known_request.method == "OPTIONS" => {
             GuardResult::Unknown(Unknown::Headers)
         }
         // Endpoints and concurrency are ignored.
@@ -81,7 +81,7 @@ pub(super) fn ruling(guard: &Guard, step: &GuardStep, asked: &GuardInput<'_, '_>
 /// `None` if a trusted peer may say otherwise in a header.
 fn came_in_the_clear(place: &HttpListener<'_>, request: &RequestPaths<'_>) -> Option<bool> {
     let trust = &place.limits.forwarded;
-    (trust.ranges.is_empty() || trust.address_only).then_some(!request.known.over_tls)
+    (trust.ranges.is_empty() || trust.address_only).then_some(!request.known_request.over_tls)
 }
 
 fn access(list: &AccessList, client: KnownClient) -> GuardResult {
@@ -109,12 +109,12 @@ fn vouches(list: &AccessList, client: KnownClient) -> bool {
     !list.allow.is_empty() && lets_pass(list, client) == Some(true)
 }
 
-fn deny(of: &Deny, compiled: &CompiledDeny, request: &RequestPaths<'_>) -> GuardResult {
+fn deny(deny: &Deny, compiled: &CompiledDeny, request: &RequestPaths<'_>) -> GuardResult {
     let fields = NoHeaders::default();
     if compiled.covers(&request.request(&fields)) {
-        return GuardResult::Answered(LocalResponse::plain(of.status));
+        return GuardResult::Answered(LocalResponse::plain(deny.status));
     }
-    let asks_for_query = request.known.has_query && of.when.iter().any(|it| !it.query.is_empty());
+    let asks_for_query = request.known_request.has_query && deny.when.iter().any(|it| !it.query.is_empty());
     match (fields.were_read(), asks_for_query) {
         (true, _) => GuardResult::Unknown(Unknown::Headers),
         (false, true) => GuardResult::Unknown(Unknown::Query),
@@ -126,13 +126,13 @@ fn respond(to: &CompiledDirectResponse, request: &RequestPaths<'_>) -> GuardResu
     if !to.when.is_empty() {
         return GuardResult::Unknown(Unknown::Headers);
     }
-    let status = to.of.status;
-    match &to.of.content {
+    let status = to.source.status;
+    match &to.source.content {
         ResponseContent::Location(url) | ResponseContent::UnescapedLocation(url) => {
             GuardResult::Answered(LocalResponse::redirect(status, url.to_string()))
         }
         ResponseContent::Rewritten { .. } => {
-            let escaped = request.known.path.contains(['%', '+']);
+            let escaped = request.known_request.path.contains(['%', '+']);
             let mut url = Vec::new();
             let found =
                 to.rewritten.as_ref().is_some_and(|it| it.write(&request.decoded, escaped, b"", &mut url));

@@ -2,15 +2,15 @@
 
 use fairway_model::{HttpsRedirect, PathRewrite, RedirectTarget};
 
-use super::arrival::HttpListener;
-use super::known::RequestPaths;
+use super::configuration::HttpListener;
+use super::recorded_request::RequestPaths;
 use crate::steps::CompiledRedirect;
 
 /// The same URL with https.
 pub(super) fn to_https(to: &HttpsRedirect, place: &HttpListener<'_>, request: &RequestPaths<'_>) -> String {
     let port = port(place.https_port, if to.explicit_port { 0 } else { 443 });
     let target = target(request, to.keep_trailing_slash);
-    format!("https://{}{port}{target}", request.known.host)
+    format!("https://{}{port}{target}", request.known_request.host)
 }
 
 /// The location that the rule says.
@@ -20,7 +20,7 @@ pub(super) fn elsewhere(
     request: &RequestPaths<'_>,
     prefix: usize,
 ) -> String {
-    let own_scheme = if request.known.over_tls { "https" } else { "http" };
+    let own_scheme = if request.known_request.over_tls { "https" } else { "http" };
     let public_port = place.listener.public_port;
     match &to.target {
         RedirectTarget::Url(url) => url.to_string(),
@@ -33,7 +33,7 @@ pub(super) fn elsewhere(
             let usual = named.map(usual_port);
             let number = own_port.or(usual).unwrap_or(public_port);
             let scheme = named.unwrap_or(own_scheme);
-            let host = host.as_deref().unwrap_or(request.known.host);
+            let host = host.as_deref().unwrap_or(request.known_request.host);
             let port = port(number, usual_port(scheme));
             let path = new_path(path.as_ref(), to, request, prefix);
             let query = if *keep_query { query(request) } else { "" };
@@ -55,13 +55,17 @@ fn new_path(
     let applied = to.path.as_ref().is_some_and(|rewrite| {
         rewrite.apply(request.in_form(rewrite.path_form()), b"", prefix, &mut written)
     });
-    if applied { String::from_utf8_lossy(&written).into_owned() } else { request.known.path.to_owned() }
+    if applied {
+        String::from_utf8_lossy(&written).into_owned()
+    } else {
+        request.known_request.path.to_owned()
+    }
 }
 
 /// The target as received, with or without a trailing slash.
 fn target(request: &RequestPaths<'_>, keeps_slash: bool) -> String {
-    let path = request.known.path;
-    match request.known.has_query {
+    let path = request.known_request.path;
+    match request.known_request.has_query {
         true => format!("{path}{}", query(request)),
         false if keeps_slash => path.to_owned(),
         false => path.strip_suffix('/').unwrap_or(path).to_owned(),
@@ -69,7 +73,7 @@ fn target(request: &RequestPaths<'_>, keeps_slash: bool) -> String {
 }
 
 fn query(request: &RequestPaths<'_>) -> &'static str {
-    if request.known.has_query { "?..." } else { "" }
+    if request.known_request.has_query { "?..." } else { "" }
 }
 
 fn port(number: u16, usual: u16) -> String {

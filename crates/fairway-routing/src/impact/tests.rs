@@ -44,13 +44,13 @@ fn rule(field: &str, path: PathMatch, service: &str) -> Rule {
         origin: Origin::object("HTTPRoute", "shop", "web").at(field),
         matches: vec![Match { path, ..Match::default() }],
         phases: Phases::none(),
-        action: to(&[(service, 1)]),
-        policy: Policy::default().kept(),
+        action: forward_to(&[(service, 1)]),
+        policy: Policy::default().shared(),
         labels: RuleLabels::default(),
     }
 }
 
-fn to(shares: &[(&str, u32)]) -> Action {
+fn forward_to(shares: &[(&str, u32)]) -> Action {
     let share = |(service, weight): &(&str, u32)| {
         WeightedBackend::new(format!("shop/{service}:80").as_str().into(), *weight)
     };
@@ -177,10 +177,10 @@ fn a_change_of_a_rule_is_named_by_what_it_does() {
     let missing = FixedResponse { status: 503, reason: FixedResponseReason::MissingReference };
     for (after, expected) in [
         (served(), "same"),
-        (with_rule(|rule| rule.action = to(&[("next", 1)])), "backend"),
-        (with_rule(|rule| rule.action = to(&[("web", 1), ("next", 0)])), "same"),
-        (with_rule(|rule| rule.action = to(&[("web", 9), ("next", 1)])), "weights?"),
-        (with_rule(|rule| rule.action = to(&[("web", 0)])), "refused"),
+        (with_rule(|rule| rule.action = forward_to(&[("next", 1)])), "backend"),
+        (with_rule(|rule| rule.action = forward_to(&[("web", 1), ("next", 0)])), "same"),
+        (with_rule(|rule| rule.action = forward_to(&[("web", 9), ("next", 1)])), "weights?"),
+        (with_rule(|rule| rule.action = forward_to(&[("web", 0)])), "refused"),
         (with_rule(|rule| rule.action = Action::FixedResponse(missing)), "refused"),
         (with_rule(|rule| rule.matches[0].path = prefix("/other")), "no_route"),
         (with_rule(|rule| rule.matches[0].path = PathMatch::Exact("/x".into())), "same"),
@@ -188,7 +188,7 @@ fn a_change_of_a_rule_is_named_by_what_it_does() {
         (with_rule(|rule| rule.matches[0].method = Some("POST".into())), "no_route"),
         (with_rule(|rule| rule.matches[0] = by_header("always")), "headers?"),
         (with_rule(|rule| rule.origin = Origin::object("Ingress", "shop", "web")), "route"),
-        (with_rule(|rule| rule.policy = Policy { timeouts: slow, ..Policy::default() }.kept()), "policy"),
+        (with_rule(|rule| rule.policy = Policy { timeouts: slow, ..Policy::default() }.shared()), "policy"),
         (phases(Forwarding { path: Some(rewrite), ..Forwarding::default() }.into()), "path"),
         (phases(RequestEdit::Host("b.test".into()).into()), "host"),
         (phases(RequestEdit::Headers(headers).into()), "headers"),
@@ -207,7 +207,8 @@ fn a_change_of_a_rule_is_named_by_what_it_does() {
 
 #[test]
 fn a_difference_says_what_was_and_what_would_be() {
-    let Verdict::Otherwise(it) = change(&with_rule(|rule| rule.action = to(&[("next", 1)])), &request("/x"))
+    let Verdict::Otherwise(it) =
+        change(&with_rule(|rule| rule.action = forward_to(&[("next", 1)])), &request("/x"))
     else {
         panic!("another Service gets it")
     };
@@ -271,7 +272,7 @@ fn passwords_are_not_known_but_that_one_was_right_is() {
     let (open, closed) = (served(), guarded(basic("a")));
     let mut moved = closed.clone();
     let mut rules = moved.hosts[&key("a.test")].routes[0].rules.clone();
-    rules[0].action = to(&[("next", 1)]);
+    rules[0].action = forward_to(&[("next", 1)]);
     put(&mut moved, rules);
     let refused = KnownRequest { forwarded: false, endpoint: None, ..request("/x") };
     for (before, after, request, expected) in [
@@ -331,19 +332,20 @@ fn what_an_extension_says_is_not_known() {
 
 #[test]
 fn the_endpoint_says_which_share_a_request_had() {
-    let shares = |web, next| with_rule(|rule| rule.action = to(&[("web", web), ("next", next)]));
-    let of = |endpoint: Option<&str>| KnownRequest {
+    let shares = |web, next| with_rule(|rule| rule.action = forward_to(&[("web", web), ("next", next)]));
+    let request_to = |endpoint: Option<&str>| KnownRequest {
         endpoint: endpoint.map(|address| address.parse().unwrap()),
         ..request("/x")
     };
-    let (web, next, neither) = (of(Some("10.0.0.1:8080")), of(Some("10.0.0.3:8080")), of(None));
+    let (web, next, neither) =
+        (request_to(Some("10.0.0.1:8080")), request_to(Some("10.0.0.3:8080")), request_to(None));
     for (after, request, expected) in [
         (shares(1, 0), &web, "same"),
         (shares(1, 0), &next, "backend"),
         (shares(1, 0), &neither, "weights?"),
         (shares(2, 2), &neither, "same"),
         (shares(9, 1), &web, "weights?"),
-        (with_rule(|rule| rule.action = to(&[("cart", 1)])), &neither, "backend"),
+        (with_rule(|rule| rule.action = forward_to(&[("cart", 1)])), &neither, "backend"),
     ] {
         let verdict = compared(&shares(1, 1), &after, request);
         assert_eq!(word(&verdict), expected, "{request:?}: {verdict:?}");
@@ -388,8 +390,8 @@ fn a_query_matters_only_to_requests_that_had_one() {
         rule.matches = vec![Match { query, ..Match::default() }];
     });
     assert_eq!(word(&change(&after, &request("/x"))), "no_route");
-    let asked = KnownRequest { has_query: true, ..request("/x") };
-    assert_eq!(change(&after, &asked), Verdict::Undecided(Unknown::Query));
+    let known_request = KnownRequest { has_query: true, ..request("/x") };
+    assert_eq!(change(&after, &known_request), Verdict::Undecided(Unknown::Query));
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use fairway_model::{Action, Extension, FixedResponseReason, Guard, ReferenceStatus};
 
-use super::answer::LocalResponse;
-use super::arrival::{ComparedConfig, HttpListener};
 use super::candidates::ServingRule;
+use super::configuration::{ComparedConfig, HttpListener};
 use super::forwarded::Forwarded;
 use super::guards::{GuardInput, GuardResult, ruling};
-use super::known::{KnownClient, RequestPaths};
+use super::own_response::LocalResponse;
+use super::recorded_request::{KnownClient, RequestPaths};
 use super::verdict::Unknown;
 
 /// What happens to a request.
@@ -64,10 +64,10 @@ impl<'s> Treatment<'s> {
         if guards.len() != steps.len() {
             return Self { unknown: Vec::new(), outcome: TreatmentOutcome::Hidden, found };
         }
-        let asked = GuardInput { place, request, client, found: to };
+        let input = GuardInput { listener: place, request, client, found: to };
         let mut unknown = Vec::new();
         for (guard, step) in guards.iter().zip(steps) {
-            match ruling(guard, step, &asked) {
+            match ruling(guard, step, &input) {
                 GuardResult::Pass => {}
                 GuardResult::Unknown(by) => unknown.push((UncertainStep::Guard(guard), by)),
                 GuardResult::Answered(answer) => {
@@ -91,7 +91,7 @@ impl<'s> Treatment<'s> {
     }
 
     /// Whether the result of the same step is unknown.
-    pub(super) fn asks(&self, asker: UncertainStep<'_>) -> bool {
+    pub(super) fn is_uncertain(&self, asker: UncertainStep<'_>) -> bool {
         self.unknown.iter().any(|(own, _)| *own == asker)
     }
 

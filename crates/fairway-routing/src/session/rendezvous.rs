@@ -65,20 +65,20 @@ pub struct SessionRequest<'r> {
 impl Session {
     /// No session.
     pub const NONE: Self =
-        Self { belongs: Affinity::Anywhere, fresh: None, times: SessionTimes { began: 0, seen: 0 } };
+        Self { belongs: Affinity::Anywhere, fresh: None, times: SessionTimes { began: 0, last_seen: 0 } };
 
     /// The session of a request. `random` makes the key of a new one.
-    pub fn for_request(key: &SessionKey, asked: &SessionRequest<'_>, random: impl FnOnce() -> u64) -> Self {
+    pub fn for_request(key: &SessionKey, request: &SessionRequest<'_>, random: impl FnOnce() -> u64) -> Self {
         match key {
             SessionKey::Hash(SessionHash { parts, spread }) => {
                 let mut hash = PartHash::new();
-                parts.iter().for_each(|part| asked.write(part, &mut hash));
+                parts.iter().for_each(|part| request.write(part, &mut hash));
                 let hash = hash.finish();
                 let belongs = spread.map_or(Affinity::By(hash), |spread| Affinity::Among(hash, spread));
                 Self { belongs, ..Self::default() }
             }
             SessionKey::Cookie(cookie) => {
-                let token = Token::from_request(cookie, asked.request, asked.now);
+                let token = Token::from_request(cookie, request.request, request.now);
                 let times = token.map(|token| token.times).unwrap_or_default();
                 match (cookie.stickiness, token.map(|token| token.key)) {
                     (Stickiness::Persistent, session) => {
@@ -108,7 +108,7 @@ impl Session {
         match key {
             Some(key @ SessionKey::Hash(hash)) if hash.parts.contains(&SessionPart::Address) => {
                 let request = Head::new();
-                let asked = SessionRequest {
+                let session_request = SessionRequest {
                     request: &request,
                     host: "",
                     target: b"",
@@ -117,7 +117,7 @@ impl Session {
                     client,
                     now: 0,
                 };
-                Self::for_request(key, &asked, || 0).belongs
+                Self::for_request(key, &session_request, || 0).belongs
             }
             _ => Affinity::Anywhere,
         }
@@ -141,7 +141,7 @@ impl Session {
         let begins = |key| IssuedToken { key, began: now };
         match (cookie.stickiness, self.belongs) {
             (Stickiness::Persistent, Affinity::To(key)) if key == answered => {
-                let is_seen = cookie.lifetime.idle.is_some() && self.times.seen != now;
+                let is_seen = cookie.lifetime.idle.is_some() && self.times.last_seen != now;
                 is_seen.then_some(IssuedToken { key, began: self.times.began })
             }
             (Stickiness::Persistent, Affinity::To(key)) if keys.contains(&key) && !moves => None,
@@ -356,7 +356,7 @@ mod tests {
         };
         let by_address = key(&[SessionPart::Address]);
         let request = Head::new();
-        let asked = SessionRequest {
+        let session_request = SessionRequest {
             request: &request,
             host: "a",
             target: b"/",
@@ -367,7 +367,7 @@ mod tests {
         };
         assert_eq!(
             Session::of_address(Some(&by_address), client),
-            Session::for_request(&by_address, &asked, || 0).belongs
+            Session::for_request(&by_address, &session_request, || 0).belongs
         );
         assert_ne!(
             Session::of_address(Some(&by_address), client),

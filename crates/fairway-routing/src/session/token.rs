@@ -27,7 +27,7 @@ pub struct Token<'r> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionTimes {
     pub(super) began: i64,
-    pub(super) seen: i64,
+    pub(super) last_seen: i64,
 }
 
 /// The session token of a response.
@@ -55,13 +55,15 @@ impl<'r> Token<'r> {
             return Some(Self { key, backend, times: SessionTimes::default() });
         }
         // A token without times predates the limits, and its session starts again.
-        let times =
-            SessionTimes { began: parts.next().and_then(seconds)?, seen: parts.next().and_then(seconds)? };
-        let SessionLifetime { absolute, idle } = session.lifetime;
-        let is_over = |since: i64, most: Option<std::num::NonZeroU32>| {
-            most.is_some_and(|most| now.saturating_sub(since) >= i64::from(most.get()))
+        let times = SessionTimes {
+            began: parts.next().and_then(seconds)?,
+            last_seen: parts.next().and_then(seconds)?,
         };
-        let lasts = !is_over(times.began, absolute) && !is_over(times.seen, idle);
+        let SessionLifetime { absolute, idle } = session.lifetime;
+        let is_over = |since: i64, limit: Option<std::num::NonZeroU32>| {
+            limit.is_some_and(|most| now.saturating_sub(since) >= i64::from(most.get()))
+        };
+        let lasts = !is_over(times.began, absolute) && !is_over(times.last_seen, idle);
         lasts.then_some(Self { key, backend, times })
     }
 }
@@ -123,10 +125,10 @@ mod tests {
 
     #[test]
     fn a_session_lasts_for_its_absolute_and_its_idle_time() {
-        let lasts = |of: &SessionCookie, began, written, now| {
+        let lasts = |cookie: &SessionCookie, began, written, now| {
             let mut value = b"cart=".to_vec();
-            IssuedToken { key: 7, began }.write(&mut value, of, written);
-            Token::from_request(of, &request(b"Cookie", &value), now).is_some()
+            IssuedToken { key: 7, began }.write(&mut value, cookie, written);
+            Token::from_request(cookie, &request(b"Cookie", &value), now).is_some()
         };
         for (absolute, idle, began, written, now, expected) in [
             (100, 0, 1000, 1000, 1099, true),

@@ -112,9 +112,9 @@ fn cookies_of_whoever_was_asked_come_before_what_is_said_about_all_answers() {
         ResponseStep::Cookies(AuthCookies::Always),
         ResponseStep::Edit(_),
         ResponseStep::StrictTransportSecurity(_),
-    ] = &*steps.answers.edits
+    ] = &*steps.responses.edits
     else {
-        panic!("{:?}", steps.answers.edits)
+        panic!("{:?}", steps.responses.edits)
     };
     assert!(steps.forwarding.drops_trailers);
 }
@@ -132,7 +132,7 @@ fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
             fallbacks: vec![Fallback { backend: "b".into(), fields: Vec::new() }],
             ..Forwarding::default()
         }
-        .kept(),
+        .if_not_empty(),
         answers: ResponseHandling {
             edits: vec![ResponseEdit::Headers(edit("X-Rule"))],
             compression: Some(compression()),
@@ -142,7 +142,7 @@ fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
         ..Phases::default()
     };
     let own = RouteFilters {
-        answer: vec![edit("X-Own")],
+        reply: vec![edit("X-Own")],
         path: Some(PathRewrite::Full("/own".into())),
         ..RouteFilters::default()
     };
@@ -152,7 +152,7 @@ fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
             retry_statuses: vec![500],
             ..Forwarding::default()
         }
-        .kept(),
+        .if_not_empty(),
         answers: ResponseHandling {
             edits: ["X-Own", "X-Rule"].map(edit).map(ResponseEdit::Headers).into(),
             compression: Some(compression()),
@@ -175,7 +175,7 @@ fn rules_that_ask_something_of_the_client_or_show_its_requests_to_others_take_no
     for harmless in [Guard::NeedsEndpoint, Guard::Redirect(Redirect { status: 302, target: to() })] {
         assert!(guarded(harmless.clone()), "{harmless:?}");
     }
-    let limit = ConcurrencyLimit { policy: "p".into(), most: 1, status: 503, exempt: Vec::new() };
+    let limit = ConcurrencyLimit { policy: "p".into(), max: 1, status: 503, exempt: Vec::new() };
     for guard in [
         Guard::Access(AccessList { deny: Vec::new(), allow: Vec::new() }),
         Guard::ConcurrencyLimit(limit),
@@ -184,8 +184,8 @@ fn rules_that_ask_something_of_the_client_or_show_its_requests_to_others_take_no
         assert!(!guarded(guard.clone()), "{guard:?}");
     }
     let pages = ErrorPages { statuses: vec![404], backend: None, fields: Vec::new() };
-    let answers = ResponseHandling { pages: Some(Box::new(pages)), ..ResponseHandling::default() };
-    assert!(!takes(Phases { answers, ..Phases::default() }));
+    let responses = ResponseHandling { pages: Some(Box::new(pages)), ..ResponseHandling::default() };
+    assert!(!takes(Phases { answers: responses, ..Phases::default() }));
     let mirror = Mirror {
         backend: "b".into(),
         numerator: 1,
@@ -194,6 +194,6 @@ fn rules_that_ask_something_of_the_client_or_show_its_requests_to_others_take_no
         target: MirrorTarget::Forwarded,
         host: None,
     };
-    let forwarding = Forwarding { mirrors: vec![mirror], ..Forwarding::default() }.kept();
+    let forwarding = Forwarding { mirrors: vec![mirror], ..Forwarding::default() }.if_not_empty();
     assert!(!takes(Phases { forwarding, ..Phases::default() }));
 }

@@ -44,7 +44,7 @@ fn play(choices: &mut Unstructured<'_>) -> Result<()> {
         let scratch = compile(&config, None);
         assert_eq!(next.problems, scratch.problems);
         for _ in 0..choices.int_in_range(1..=6)? {
-            let ask = ask(choices)?;
+            let ask = arbitrary_request(choices)?;
             for table in TABLES {
                 agree(&config, [&next.snapshot, &scratch.snapshot], table, &ask);
             }
@@ -58,10 +58,10 @@ fn agree(config: &Config, snapshots: [&Snapshot; 2], table: &str, ask: &Ask) {
     let expected = oracle::find(config, table, &ask.request());
     for snapshot in snapshots {
         let id = snapshot.table(table);
-        let found = id.map_or(OracleMatch::NoHost, |id| answer(snapshot.lookup(id, &ask.request())));
+        let found = id.map_or(OracleMatch::NoHost, |id| oracle_match(snapshot.lookup(id, &ask.request())));
         assert_eq!(found, expected, "{ask:?}");
         if let Some(id) = id {
-            assert_eq!(answer(snapshot.explain(id, &ask.request()).outcome), expected, "{ask:?}");
+            assert_eq!(oracle_match(snapshot.explain(id, &ask.request()).outcome), expected, "{ask:?}");
         }
     }
 }
@@ -158,7 +158,7 @@ fn path(choices: &mut Unstructured<'_>) -> Result<String> {
     Ok(format!("/{}{}", elements.join("/"), if choices.arbitrary()? { "/" } else { "" }))
 }
 
-fn ask(choices: &mut Unstructured<'_>) -> Result<Ask> {
+fn arbitrary_request(choices: &mut Unstructured<'_>) -> Result<Ask> {
     let header = |choices: &mut Unstructured<'_>| {
         Ok((
             (*choices.choose(&["x", "y"])?).to_owned(),

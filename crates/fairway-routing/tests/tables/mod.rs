@@ -155,7 +155,7 @@ pub(crate) fn put_backend(config: &mut Config, name: &str, endpoints: u16) {
 }
 
 /// The result of a lookup as the oracle's type.
-pub(crate) fn answer(matched: Matched<'_>) -> OracleMatch {
+pub(crate) fn oracle_match(matched: Matched<'_>) -> OracleMatch {
     let number = |host: &CompiledHost, id| {
         host.rules().iter().position(|rule| rule.id() == id).expect("the rule is one of the host")
     };

@@ -351,14 +351,14 @@ fn an_unknown_method_is_not_used_as_a_name() {
 
 #[test]
 fn inconsistent_times_make_no_span_with_a_negative_duration() {
-    let most = u64::MAX;
+    let limit = u64::MAX;
     let exchange = RecordedExchange {
-        waited_us: most,
+        waited_us: limit,
         took_us: 5,
-        failed_attempts: vec![failed(None, None, most, 0)],
+        failed_attempts: vec![failed(None, None, limit, 0)],
         ..with_last(plain(), |last| {
             (last.attempts, last.began_us, last.connect_us, last.tls_us, last.response_us) =
-                (200, most, most, most, most);
+                (200, limit, limit, limit, limit);
         })
     };
     for span in spans(&exchange) {

@@ -13,7 +13,7 @@ use hyper_util::client::legacy::{Builder, Client as Pool, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 
-use super::answer::{CollectorResponse, MAX_RESPONSE_BYTES};
+use super::response::{CollectorResponse, MAX_RESPONSE_BYTES};
 use crate::failure::Failure;
 
 /// Timeout of a connect.

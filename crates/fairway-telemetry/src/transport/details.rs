@@ -71,9 +71,10 @@ impl ErrorDetails {
 
     /// From an HTTP response; `now` is the wall clock.
     pub(super) fn from_http(headers: &HeaderMap, body: &[u8], now: SystemTime) -> Self {
-        let asked = headers.get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?, now));
+        let wait_time =
+            headers.get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?, now));
         let read = Self::decode(body);
-        Self { retry_after: asked.or(read.retry_after), ..read }
+        Self { retry_after: wait_time.or(read.retry_after), ..read }
     }
 
     /// Decodes a `google.rpc.Status`; empty if it is invalid.
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn a_delay_is_read_from_either_form() {
         let now = SystemTime::UNIX_EPOCH;
-        let of = |value: &str, body: &[u8]| {
+        let parsed = |value: &str, body: &[u8]| {
             let mut headers = HeaderMap::new();
             if !value.is_empty() {
                 headers.insert(RETRY_AFTER, value.parse().unwrap());
@@ -124,16 +125,16 @@ mod tests {
             ErrorDetails::from_http(&headers, body, now).retry_after
         };
         let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(of("120", b""), seconds(120));
-        assert_eq!(of("Thu, 01 Jan 1970 00:00:30 GMT", b""), seconds(30));
-        assert_eq!(of("Wed, 31 Dec 1969 23:00:00 GMT", b""), seconds(0));
-        assert_eq!(of("soon", b""), None);
-        assert_eq!(of("", &retry_info(3, 500_000_000)), Some(Duration::from_millis(3_500)));
-        assert_eq!(of("7", &retry_info(3, 0)), seconds(7));
+        assert_eq!(parsed("120", b""), seconds(120));
+        assert_eq!(parsed("Thu, 01 Jan 1970 00:00:30 GMT", b""), seconds(30));
+        assert_eq!(parsed("Wed, 31 Dec 1969 23:00:00 GMT", b""), seconds(0));
+        assert_eq!(parsed("soon", b""), None);
+        assert_eq!(parsed("", &retry_info(3, 500_000_000)), Some(Duration::from_millis(3_500)));
+        assert_eq!(parsed("7", &retry_info(3, 0)), seconds(7));
         for (seconds, nanos) in [(0, 0), (-1, 0), (1, -1)] {
-            assert_eq!(of("", &retry_info(seconds, nanos)), None);
+            assert_eq!(parsed("", &retry_info(seconds, nanos)), None);
         }
-        assert_eq!(of("", b"<html>no message of any kind</html>"), None);
+        assert_eq!(parsed("", b"<html>no message of any kind</html>"), None);
         assert_eq!(ErrorDetails::decode(&retry_info(1, 0)).message, "busy");
     }
 }

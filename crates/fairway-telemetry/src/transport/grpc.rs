@@ -6,9 +6,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use fairway_http::grpc::{Code, read_status};
 use http_body_util::Full;
 
-use super::answer::{CollectorResponse, MAX_RESPONSE_BYTES};
 use super::details::ErrorDetails;
 use super::endpoint::Endpoint;
+use super::response::{CollectorResponse, MAX_RESPONSE_BYTES};
 use crate::failure::{Failure, truncated};
 use crate::signal::Signal;
 
@@ -43,8 +43,8 @@ pub(super) fn request(
 ///
 /// # Errors
 /// The status is missing or not OK.
-pub(super) fn parse_response(answer: CollectorResponse) -> Result<Bytes, Failure> {
-    let CollectorResponse { status, headers, body, trailers } = answer;
+pub(super) fn parse_response(reply: CollectorResponse) -> Result<Bytes, Failure> {
+    let CollectorResponse { status, headers, body, trailers } = reply;
     // A response without a body has its status in the headers.
     let (code, at) = match (grpc_status(&headers), grpc_status(&trailers)) {
         (Some(code), _) => (code, &headers),

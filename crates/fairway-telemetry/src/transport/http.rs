@@ -7,9 +7,9 @@ use ::http::{Method, Request};
 use bytes::Bytes;
 use http_body_util::Full;
 
-use super::answer::CollectorResponse;
 use super::details::ErrorDetails;
 use super::endpoint::Endpoint;
+use super::response::CollectorResponse;
 use crate::failure::{Failure, truncated};
 use crate::signal::Signal;
 
@@ -28,8 +28,8 @@ pub(super) fn request(endpoint: &Endpoint, signal: Signal, message: Bytes) -> Re
 ///
 /// # Errors
 /// The status is not a success.
-pub(super) fn parse_response(answer: &CollectorResponse) -> Result<Bytes, Failure> {
-    let CollectorResponse { status, headers, body, .. } = answer;
+pub(super) fn parse_response(response: &CollectorResponse) -> Result<Bytes, Failure> {
+    let CollectorResponse { status, headers, body, .. } = response;
     let is_message = headers.get(CONTENT_TYPE).is_none_or(|kind| {
         kind.as_bytes().to_ascii_lowercase().starts_with(PROTOBUF_CONTENT_TYPE.as_bytes())
     });

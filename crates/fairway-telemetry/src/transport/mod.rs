@@ -3,12 +3,12 @@
 //! [`grpc`] and [`http`] build requests and parse responses, [`client`] owns the connections, [`details`] decodes the details of
 //! failures. Redirects are never followed: headers with credentials would follow them.
 
-mod answer;
 mod client;
 mod details;
 mod endpoint;
 mod grpc;
 mod http;
+mod response;
 mod roots;
 
 use std::sync::Arc;
@@ -113,10 +113,10 @@ impl Link for NetworkLink {
             headers.insert(::http::header::USER_AGENT, value);
         }
         self.headers.add_to(headers);
-        let answer = self.client.send(request).await?;
+        let response = self.client.send(request).await?;
         match self.protocol {
-            OtlpProtocol::Grpc => grpc::parse_response(answer),
-            OtlpProtocol::Http => http::parse_response(&answer),
+            OtlpProtocol::Grpc => grpc::parse_response(response),
+            OtlpProtocol::Http => http::parse_response(&response),
         }
     }
 }

@@ -92,8 +92,8 @@ impl LoginAttempt {
     /// Whether it has expired, or a clock is wrong.
     #[must_use]
     pub fn is_over(&self, now: Duration) -> bool {
-        let begun = Duration::from_secs(self.begun);
-        now > begun + MAX_ATTEMPT_AGE || now + MAX_ATTEMPT_AGE < begun
+        let started = Duration::from_secs(self.begun);
+        now > started + MAX_ATTEMPT_AGE || now + MAX_ATTEMPT_AGE < started
     }
 
     /// The required `nonce` of the ID token.
@@ -147,13 +147,13 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-    fn begin() -> LoginAttempt {
+    fn start_login() -> LoginAttempt {
         LoginAttempt::begin("/cart?id=7".to_owned(), NOW).unwrap()
     }
 
     #[test]
     fn the_browser_is_sent_with_all_that_the_provider_must_know_and_no_secret() {
-        let attempt = begin();
+        let attempt = start_login();
         let request = AuthorizationRequest {
             endpoint: &Endpoint::parse("https://login.example.com/auth?t=1").unwrap(),
             client_id: "shop & co",
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn two_attempts_have_nothing_in_common() {
-        let (one, two) = (begin(), begin());
+        let (one, two) = (start_login(), start_login());
         assert_ne!(one.state, two.state);
         assert_ne!(one.nonce, two.nonce);
         assert_ne!(one.verifier, two.verifier);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_response_belongs_to_the_attempt_with_its_state() {
-        let (one, two) = (begin(), begin());
+        let (one, two) = (start_login(), start_login());
         assert!(one.has_state(&one.state));
         for other in ["", &two.state, &one.state[1..], &format!("{}a", one.state)] {
             assert!(!one.has_state(other), "{other}");
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_attempt_is_over_after_its_time_and_where_a_clock_is_wrong() {
-        let attempt = begin();
+        let attempt = start_login();
         assert!(!attempt.is_over(NOW) && !attempt.is_over(NOW + MAX_ATTEMPT_AGE));
         assert!(attempt.is_over(NOW + MAX_ATTEMPT_AGE + Duration::from_secs(1)));
         assert!(attempt.is_over(NOW - MAX_ATTEMPT_AGE - Duration::from_secs(1)));
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_attempt_round_trips() {
-        let attempt = begin();
+        let attempt = start_login();
         assert_eq!(LoginAttempt::from_bytes(&attempt.to_bytes()), Some(attempt));
         for other in [&b""[..], b"{}", b"[]", b"\xff"] {
             assert_eq!(LoginAttempt::from_bytes(other), None);

@@ -120,11 +120,11 @@ mod tests {
 
     fn attempt() -> (LoginAttempt, String) {
         let attempt = LoginAttempt::begin("/".to_owned(), NOW).unwrap();
-        let kept: serde_json::Value = serde_json::from_slice(&attempt.to_bytes()).unwrap();
-        (attempt, kept["state"].as_str().unwrap().to_owned())
+        let fields: serde_json::Value = serde_json::from_slice(&attempt.to_bytes()).unwrap();
+        (attempt, fields["state"].as_str().unwrap().to_owned())
     }
 
-    fn answer(query: &str, names_issuer: bool, now: Duration) -> Result<String, CallbackRefusal> {
+    fn handle_callback(query: &str, names_issuer: bool, now: Duration) -> Result<String, CallbackRefusal> {
         let (attempt, state) = attempt();
         let query = query.replace("STATE", &state);
         let callback = Callback::parse(query.as_bytes())?;
@@ -134,11 +134,14 @@ mod tests {
     #[test]
     fn a_code_is_taken_from_the_provider_that_was_asked() {
         let code = Ok("a b+c".to_owned());
-        assert_eq!(answer("code=a+b%2Bc&state=STATE", false, NOW), code);
-        assert_eq!(answer("session_state=x&code=a+b%2Bc&state=STATE&scope=openid", false, NOW), code);
+        assert_eq!(handle_callback("code=a+b%2Bc&state=STATE", false, NOW), code);
+        assert_eq!(
+            handle_callback("session_state=x&code=a+b%2Bc&state=STATE&scope=openid", false, NOW),
+            code
+        );
         for names_issuer in [false, true] {
             let query = "code=a+b%2Bc&iss=https%3A%2F%2Flogin.example.com&state=STATE";
-            assert_eq!(answer(query, names_issuer, NOW), code);
+            assert_eq!(handle_callback(query, names_issuer, NOW), code);
         }
     }
 
@@ -169,10 +172,10 @@ mod tests {
             ("error=server_error&state=STATE", Failed),
             ("error=&state=STATE", Failed),
         ] {
-            assert_eq!(answer(query, false, NOW), Err(why), "{query}");
+            assert_eq!(handle_callback(query, false, NOW), Err(why), "{query}");
         }
-        assert_eq!(answer("code=a&state=STATE", true, NOW), Err(OtherIssuer), "it says who it is");
+        assert_eq!(handle_callback("code=a&state=STATE", true, NOW), Err(OtherIssuer), "it says who it is");
         let late = NOW + super::super::MAX_ATTEMPT_AGE + Duration::from_secs(1);
-        assert_eq!(answer("code=a&state=STATE", false, late), Err(UnknownState));
+        assert_eq!(handle_callback("code=a&state=STATE", false, late), Err(UnknownState));
     }
 }

@@ -47,8 +47,8 @@ impl<'t> LogoutToken<'t> {
         if !claims.contains("jti") {
             return Err(Refusal::Malformed);
         }
-        let made = claims.issued_at().map_err(|NotATime| Refusal::Malformed)?.ok_or(Refusal::Malformed)?;
-        Ok(Self { token, issued_at: made })
+        let issued = claims.issued_at().map_err(|NotATime| Refusal::Malformed)?.ok_or(Refusal::Malformed)?;
+        Ok(Self { token, issued_at: issued })
     }
 
     /// As [`Token::check`].

@@ -64,19 +64,19 @@ impl Session {
     ) -> Result<Self, Refusal> {
         let id_token = tokens.id_token.ok_or(Refusal::Malformed)?;
         let lifetime = lifetime(tokens.expires_in, &id_token, now)?;
-        let begun = now.as_secs();
+        let started = now.as_secs();
         let claims = Token::parse(id_token.as_bytes())?.into_claims();
         let logged_in = claims.issued_at().map_err(|NotATime| Refusal::Malformed)?;
         Ok(Self {
             id_token,
             access_token: Some(tokens.access_token).filter(|_| keep_access_token),
             refresh_token: tokens.refresh_token,
-            started_at: begun,
-            provider_login_at: logged_in.unwrap_or(begun),
+            started_at: started,
+            provider_login_at: logged_in.unwrap_or(started),
             name: claims.session_id().map(str::to_owned),
-            refreshed_at: begun,
-            valid_until: begun.saturating_add(lifetime.as_secs()),
-            expires_at: begun.saturating_add(max_lifetime.as_secs()),
+            refreshed_at: started,
+            valid_until: started.saturating_add(lifetime.as_secs()),
+            expires_at: started.saturating_add(max_lifetime.as_secs()),
         })
     }
 
@@ -260,14 +260,14 @@ mod tests {
         }
     }
 
-    fn begin(refresh_token: Option<&str>, expires_in: Option<u64>) -> Session {
+    fn start_session(refresh_token: Option<&str>, expires_in: Option<u64>) -> Session {
         Session::begin(tokens(refresh_token, expires_in), true, LIFETIME, at(0)).unwrap()
     }
 
     #[test]
     fn a_session_without_refresh_token_ends_with_its_tokens() {
         for (expires_in, seconds) in [(Some(300), 300), (None, 120), (Some(9000), 3600)] {
-            let session = begin(None, expires_in);
+            let session = start_session(None, expires_in);
             assert_eq!(session.time_left(at(0)), Duration::from_secs(seconds));
             assert_eq!(session.time_until_refresh(at(0)), Duration::from_secs(seconds));
             assert!(!session.is_over(at(seconds - 1)) && session.is_over(at(seconds)));
@@ -277,14 +277,14 @@ mod tests {
 
     #[test]
     fn a_session_is_refreshed_before_its_tokens_expire_until_it_ends() {
-        let session = begin(Some("one"), Some(300));
+        let session = start_session(Some("one"), Some(300));
         assert!(
             !session.needs_refresh(at(239))
                 && session.needs_refresh(at(240))
                 && session.needs_refresh(at(2000))
         );
         assert_eq!(session.time_until_refresh(at(0)), Duration::from_secs(240));
-        let short = begin(Some("one"), Some(40));
+        let short = start_session(Some("one"), Some(40));
         assert!(!short.needs_refresh(at(29)) && short.needs_refresh(at(30)));
         let mut next = tokens(Some("two"), Some(300));
         next.access_token = "fresh".to_owned();
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_refresh_without_id_token_and_lifetime_is_worth_as_much_as_the_one_before() {
-        let session = begin(Some("one"), Some(300));
+        let session = start_session(Some("one"), Some(300));
         let next = Tokens { id_token: None, ..tokens(None, None) };
         let refreshed = session.refresh(next, at(300)).unwrap();
         assert_eq!(refreshed.claims().unwrap().subject(), Some("jo"));
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_session_round_trips_within_its_size_limit() {
-        let session = begin(Some("one"), Some(300));
+        let session = start_session(Some("one"), Some(300));
         assert_eq!(Session::from_bytes(&session.to_bytes().unwrap()), Some(session.clone()));
         assert!(!format!("{session:?}").contains("one"));
         let forgetful = Session::begin(tokens(None, Some(300)), false, LIFETIME, at(0)).unwrap();

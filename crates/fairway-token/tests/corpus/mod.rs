@@ -53,7 +53,7 @@ pub(crate) const HOSTILE: &[Case] = &[
     case("claims that are none", Some(Refusal::Malformed), payloads),
     case("parts of two tokens", None, mixed),
     case("a signature that is cut or changed", Some(Refusal::Signature), signatures),
-    case("too long", Some(Refusal::Malformed), long),
+    case("too long", Some(Refusal::Malformed), long_tokens),
 ];
 
 /// Signed by the last signer (Ed25519), with valid claims and additional header members.
@@ -474,7 +474,7 @@ fn signatures(signers: &[Signer]) -> Vec<Named> {
     tokens
 }
 
-fn long(signers: &[Signer]) -> Vec<Named> {
+fn long_tokens(signers: &[Signer]) -> Vec<Named> {
     named([MAX_TOKEN_BYTES, 64 << 10, 1 << 20], |bytes| {
         with_claims(signers, &json!({ "padding": "x".repeat(*bytes) }))
     })

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::{Result, bail};
 use clap::Args;
 use fairway_objects::options::Options;
-use fairway_objects::own::{OwnListener, overlaps};
+use fairway_objects::own_addresses::{OwnListener, overlaps};
 
 /// The addresses that the process binds.
 #[derive(Clone, Debug, Args)]
@@ -54,7 +54,7 @@ impl AddressArgs {
     pub(crate) fn apply_to(&self, webhook: Option<SocketAddr>, options: &mut Options) {
         options.listeners.http.bind.clone_from(&self.http);
         options.listeners.https.bind.clone_from(&self.https);
-        options.trust.external.own.listeners = self.own_listeners(webhook);
+        options.trust.external.own_addresses.listeners = self.own_listeners(webhook);
     }
 
     /// The addresses for traffic, probes and scrapes.

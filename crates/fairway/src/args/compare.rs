@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, ValueEnum, value_parser};
 use fairway_compare::{Address, Schemes};
 
-use super::seconds::seconds;
+use super::durations::seconds;
 use super::source::ClusterArgs;
 use super::translation::TranslationArgs;
 

@@ -48,7 +48,7 @@ impl GatewayArgs {
         let addresses =
             if self.gateway_address.is_empty() { everywhere() } else { self.gateway_address.clone() };
         let (controller, places) = (self.gateway_controller.as_str().into(), GatewayPlacement::At(addresses));
-        GatewayOptions { controller, places, ..GatewayOptions::default() }
+        GatewayOptions { controller, placement: places, ..GatewayOptions::default() }
     }
 
     /// # Errors
@@ -72,12 +72,12 @@ impl ClusterGatewayArgs {
     /// # Errors
     /// A flag was given without a cluster, or would have no effect.
     pub(crate) fn validate(&self, in_a_cluster: bool) -> Result<()> {
-        let given = [
+        let flags = [
             (self.gateway_pods.is_some(), "--gateway-pods"),
             (self.gateway_ports.is_some(), "--gateway-ports"),
             (self.gateway_service_type.is_some(), "--gateway-service-type"),
         ];
-        let Some((_, flag)) = given.into_iter().find(|(given, _)| *given) else { return Ok(()) };
+        let Some((_, flag)) = flags.into_iter().find(|(given, _)| *given) else { return Ok(()) };
         if !in_a_cluster {
             bail!("{flag} is for --kubernetes only, not for --manifests");
         }
@@ -91,7 +91,7 @@ impl ClusterGatewayArgs {
     pub(super) fn reserved_ports(&self) -> Option<ReservedPorts> {
         self.gateway_pods.as_ref()?;
         let ports = self.gateway_ports.unwrap_or_default().ports();
-        Some(ReservedPorts { ports, by: "--gateway-ports".into(), protocol: None })
+        Some(ReservedPorts { ports, reserved_by: "--gateway-ports".into(), protocol: None })
     }
 
     /// The pod ports for Gateways; `None` without `--gateway-pods`.

@@ -135,7 +135,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, env = "FAIRWAY_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_client_ca: Option<PathBuf>,
     /// On SIGTERM, stop accepting and finish within this time instead of exiting at once
-    #[arg(long, env = "FAIRWAY_DRAIN", value_name = "SECONDS", value_parser = super::seconds::seconds)]
+    #[arg(long, env = "FAIRWAY_DRAIN", value_name = "SECONDS", value_parser = super::durations::seconds)]
     pub(crate) drain: Option<Duration>,
     /// File to which every numbered request is appended
     #[arg(long, env = "FAIRWAY_NUMBER_FILE", value_name = "FILE")]

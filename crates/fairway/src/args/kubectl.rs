@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use fairway_cluster::pods::PodSearch;
 use fairway_cluster::source::Credentials;
 
-use super::seconds::seconds;
+use super::durations::seconds;
 
 const EXAMPLES: &str = "\
 Examples:

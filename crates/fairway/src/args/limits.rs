@@ -7,7 +7,7 @@ use clap::Args;
 use fairway_model::{DatagramSettings, DownstreamSettings};
 use fairway_proxy::{BufferOptions, Limits, MemoryBudget};
 
-use super::seconds::seconds;
+use super::durations::seconds;
 
 /// Limits (docs/limits.md).
 #[derive(Debug, Args)]

@@ -4,17 +4,17 @@ mod addresses;
 mod against;
 mod compare;
 mod documents;
+mod durations;
 mod gateways;
 mod inspect;
 mod kubectl;
 mod limits;
 mod migrate;
-mod place;
 mod ports;
 mod run;
-mod seconds;
 mod source;
 mod telemetry;
+mod topology;
 mod translation;
 mod trust;
 mod wait;
@@ -31,10 +31,10 @@ pub(crate) use kubectl::{
     ListFormat, LogsArgs, PodArgs, RequestArgs, RoutesArgs, ScopeArgs, StatusArgs, TargetArgs, TopArgs,
 };
 pub(crate) use migrate::{GatewayApiArgs, MigrateArgs, MigrateWhat, ValuesArgs};
-pub(crate) use place::TopologyArgs;
 pub(crate) use run::{LogFormat, RunArgs};
 pub(crate) use source::{ClusterArgs, NodeAddressChoice, ReportArgs, Source, WebhookArgs};
 pub(crate) use telemetry::TelemetryFlags;
+pub(crate) use topology::TopologyArgs;
 pub(crate) use translation::TranslationArgs;
 pub(crate) use wait::{FleetArgs, WaitArgs};
 

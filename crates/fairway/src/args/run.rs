@@ -13,12 +13,12 @@ use fairway_objects::options::{
 use fairway_proxy::{AccessLogFormat, DrainOptions, RecorderOptions};
 
 use super::addresses::AddressArgs;
+use super::durations::seconds;
 use super::gateways::ClusterGatewayArgs;
 use super::limits::LimitArgs;
-use super::place::TopologyArgs;
-use super::seconds::seconds;
 use super::source::{ReportArgs, Source, SourceArgs};
 use super::telemetry::TelemetryArgs;
+use super::topology::TopologyArgs;
 use super::translation::TranslationArgs;
 use crate::own_addresses;
 
@@ -257,13 +257,13 @@ impl RunArgs {
         };
         let mut options = self.translation.options()?;
         if self.source.kubernetes {
-            options.gateways.places = match self.gateways.pods_service()? {
+            options.gateways.placement = match self.gateways.pods_service()? {
                 Some(_) => GatewayPlacement::Given,
                 None => GatewayPlacement::Nowhere,
             };
         }
         self.listen.addresses.apply_to(self.report.webhook.address, &mut options);
-        let own = &mut options.trust.external.own;
+        let own = &mut options.trust.external.own_addresses;
         (own.addresses, own.gateways) = (own_addresses::all(), self.gateways.ports()?);
         options.listeners.service_maps.reserved.extend(self.gateways.reserved_ports());
         options.hosts.log_format = self.logs.access_log.choice();
@@ -317,7 +317,7 @@ mod tests {
             let cli =
                 Cli::try_parse_from(format!("fairway run --kubernetes {flags}").split_whitespace()).unwrap();
             let Command::Run(run) = cli.command else { panic!() };
-            run.options().unwrap().trust.external.own.gateways
+            run.options().unwrap().trust.external.own_addresses.gateways
         };
         assert_eq!(own_ports("--gateway-pods a/b --gateway-ports 21000-21009"), Some(21_000..=21_009));
         assert_eq!(own_ports("--gateway-pods a/b"), Some(20_000..=29_999));
@@ -430,12 +430,12 @@ mod tests {
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
         let Command::Run(run) = cli.command else { panic!() };
         let options = run.options().unwrap();
-        let (maps, own) = (options.listeners.service_maps, options.trust.external.own);
+        let (maps, own) = (options.listeners.service_maps, options.trust.external.own_addresses);
         assert_eq!(maps.tcp.unwrap().to_string(), "edge/tcp");
         assert_eq!(maps.udp.unwrap().to_string(), "edge/udp");
         let port_owner = |port, protocol| {
             let at = SocketAddr::from(([0, 0, 0, 0], port));
-            let reserved = maps.reserved.iter().find(|it| it.has(port, protocol)).map(|it| &*it.by);
+            let reserved = maps.reserved.iter().find(|it| it.has(port, protocol)).map(|it| &*it.reserved_by);
             reserved.or_else(|| own.conflicting_listener(protocol, &[at]).map(|own| own.flag))
         };
         for (port, tcp, udp) in [

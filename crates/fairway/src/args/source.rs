@@ -244,7 +244,7 @@ impl ClusterArgs {
             Namespaces::All => GatewayScope::AllNamespaces,
             Namespaces::Listed(_) | Namespaces::Labelled(_) => GatewayScope::SomeNamespaces,
         };
-        let of_gateways = GatewayOptions { places: GatewayPlacement::Given, scope, ..options.gateways };
+        let of_gateways = GatewayOptions { placement: GatewayPlacement::Given, scope, ..options.gateways };
         let options =
             Options { loopback_endpoints: LoopbackEndpoints::Refused, gateways: of_gateways, ..options };
         Ok(Selection { namespaces, options, services: Vec::new(), gateways })

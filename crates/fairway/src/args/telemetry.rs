@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use fairway_model::{Collector, OtlpProtocol, Propagation, SampleRatio, Tracing};
 use fairway_telemetry::{Credentials, EndpointError, Headers, check_endpoint, read_certificates};
 
-use super::seconds::seconds;
+use super::durations::seconds;
 
 /// The maximum size of a file with headers or certificates.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;

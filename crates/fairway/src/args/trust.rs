@@ -4,7 +4,7 @@
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_objects::options::{ExternalNameOptions, ExternalNames, ProxySenders, Trust};
-use fairway_objects::own::OwnAddresses;
+use fairway_objects::own_addresses::OwnAddresses;
 use fairway_proxy::{ProxyProtocol, ProxyProtocolOn};
 use ipnet::IpNet;
 
@@ -62,7 +62,7 @@ impl TrustArgs {
         let external = ExternalNameOptions {
             names,
             allowed: self.external_name_allow.clone(),
-            own: OwnAddresses::default(),
+            own_addresses: OwnAddresses::default(),
         };
         Ok(Trust { forwarders: self.trusted_forwarders.clone(), proxy_protocol, external })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::seconds::seconds;
+use super::durations::seconds;
 use super::source::ClusterArgs;
 
 /// Waits until every replica serves a configuration.

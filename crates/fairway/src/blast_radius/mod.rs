@@ -1,9 +1,9 @@
 //! `fairway check --against`: finds the recorded requests of running replicas that new objects would handle differently.
 //!
-//! [`remembered`] fetches recorded requests and the configuration from the replicas, [`report`] evaluates the requests against both
+//! [`recorded_requests`] fetches recorded requests and the configuration from the replicas, [`report`] evaluates the requests against both
 //! configurations, and [`text`] prints the result.
 
-mod remembered;
+mod recorded_requests;
 mod report;
 mod text;
 
@@ -45,7 +45,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let is_incomplete = is_incomplete(&read);
     let found = check_objects(read)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let remembered = runtime.block_on(remembered::collect_records(args));
+    let remembered = runtime.block_on(recorded_requests::collect_records(args));
     // A pending name lookup by the system cannot be cancelled.
     runtime.shutdown_background();
     let remembered = remembered?;
@@ -77,7 +77,7 @@ fn read(args: &CheckArgs) -> Result<ReadObjects> {
     let input = Input { manifests: manifests.as_deref(), cluster, translation, addresses: Some(addresses) };
     let mut read = input.read()?;
     if for_a_cluster {
-        read.options.gateways.places = GatewayPlacement::Given;
+        read.options.gateways.placement = GatewayPlacement::Given;
     }
     Ok(read)
 }

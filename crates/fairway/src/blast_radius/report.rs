@@ -11,7 +11,7 @@ use fairway_routing::impact::{
 };
 use serde::Serialize;
 
-use super::remembered::RecordedTraffic;
+use super::recorded_requests::RecordedTraffic;
 
 /// The kind of the built-in rules, which come from no object.
 const DEFAULT_KIND: &str = "Default";
@@ -107,7 +107,7 @@ pub(super) struct Example {
 
 /// A recorded request that is evaluated.
 struct ExaminedRequest<'r> {
-    known: KnownRequest<'r>,
+    known_request: KnownRequest<'r>,
     time: &'r str,
     status: u16,
     is_sample: bool,
@@ -132,7 +132,7 @@ impl Report {
         };
         let mut routes = BTreeMap::new();
         for request in requests_to_examine(remembered, &mut report.left_out) {
-            report.add(&request, comparison.compare(&request.known), &mut routes);
+            report.add(&request, comparison.compare(&request.known_request), &mut routes);
         }
         report.sampled_routes = routes.values().filter(|route| route.samples > 0).count();
         report.routes = routes.into_values().collect();
@@ -146,7 +146,7 @@ impl Report {
         compared: ComparedRequest<'_>,
         routes: &mut BTreeMap<RouteName, RouteReport>,
     ) {
-        let name = RouteName::from_route(compared.route, &request.known);
+        let name = RouteName::from_route(compared.route, &request.known_request);
         let route = routes.entry(name.clone()).or_insert_with(|| RouteReport {
             route: name,
             requests: 0,
@@ -241,7 +241,7 @@ impl RouteName {
 
 impl ExaminedRequest<'_> {
     fn example(&self, words: Option<(String, String)>) -> Example {
-        let KnownRequest { over_tls, method, host, path, has_query, .. } = self.known;
+        let KnownRequest { over_tls, method, host, path, has_query, .. } = self.known_request;
         let scheme = if over_tls { "https" } else { "http" };
         let query = if has_query { "?..." } else { "" };
         let (before, after) = words.unzip();
@@ -265,12 +265,12 @@ fn requests_to_examine<'r>(
     let (routed, others): (Vec<_>, Vec<_>) = remembered.exchanges.iter().partition(was_routed);
     *left_out = others.len();
     let mut all: Vec<_> = routed.into_iter().map(examine_exchange).collect();
-    let kinds: BTreeSet<_> = all.iter().map(|it| similarity_key(&it.known)).collect();
+    let kinds: BTreeSet<_> = all.iter().map(|it| similarity_key(&it.known_request)).collect();
     let samples = remembered.samples.iter().map(examine_sample);
     let mut seen = BTreeSet::new();
     let new: Vec<_> = samples
         .filter(|it| {
-            let likeness = similarity_key(&it.known);
+            let likeness = similarity_key(&it.known_request);
             !kinds.contains(&likeness) && seen.insert(likeness)
         })
         .collect();
@@ -292,7 +292,7 @@ fn examine_exchange(it: &RecordedExchange) -> ExaminedRequest<'_> {
         None => KnownClient::UnknownAddress,
     };
     ExaminedRequest {
-        known: KnownRequest {
+        known_request: KnownRequest {
             listener: it.listener.as_deref(),
             over_tls: it.scheme == "https",
             method: &it.method,
@@ -312,7 +312,7 @@ fn examine_exchange(it: &RecordedExchange) -> ExaminedRequest<'_> {
 
 fn examine_sample(it: &SampledRequest) -> ExaminedRequest<'_> {
     ExaminedRequest {
-        known: KnownRequest {
+        known_request: KnownRequest {
             listener: it.listener.as_deref(),
             over_tls: it.scheme == "https",
             method: &it.method,

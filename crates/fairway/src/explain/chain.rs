@@ -14,11 +14,11 @@ use fairway_routing::{
     PortListener, Snapshot,
 };
 
-use super::arrival::{self, Arrival};
 use super::clients::{self, Admission};
+use super::descriptions;
+use super::receiving_listeners::{self, Arrival};
 use super::request::{RequestToExplain, Scheme};
 use super::served::ServedConfig;
-use super::words;
 
 /// Appends the explanation of a request.
 pub(super) fn chain(out: &mut String, request: &RequestToExplain, served: &ServedConfig) {
@@ -31,7 +31,7 @@ pub(super) fn chain(out: &mut String, request: &RequestToExplain, served: &Serve
         request.host,
         request.target
     );
-    let arrivals = arrival::arrivals(&served.snapshot, request);
+    let arrivals = receiving_listeners::arrivals(&served.snapshot, request);
     if arrivals.is_empty() {
         row(out, "listener", "no listener serves this protocol for the host: the connection is refused");
     }
@@ -57,24 +57,28 @@ fn explain_listener(
     listener: &Listener,
 ) {
     let config = served.snapshot.config();
-    let passes_through = arrival::passes_through(&served.snapshot, listener, &request.host);
+    let passes_through = receiving_listeners::passes_through(&served.snapshot, listener, &request.host);
     let spoken = match listener.protocol {
         _ if passes_through => "TLS passthrough".to_owned(),
         ListenerProtocol::Http | ListenerProtocol::Https => {
             let settings = &config.settings.downstream;
             let early_data = listener.clients.early_data.unwrap_or(settings.http3.early_data);
             let early_data = has_http3(&served.snapshot, listener).then_some(early_data);
-            words::describe_http_versions(settings.http2, early_data)
+            descriptions::describe_http_versions(settings.http2, early_data)
         }
         ListenerProtocol::Tls => "TLS is terminated, the decrypted bytes are forwarded".to_owned(),
         _ => "raw bytes are forwarded".to_owned(),
     };
     // Listeners of flags have no namespace.
-    let by = match listener.origin.namespace.is_empty() {
+    let service = match listener.origin.namespace.is_empty() {
         true => String::new(),
         false => format!("; {}", listener.origin),
     };
-    row(out, "listener", &format!("{}, public port {}: {spoken}{by}", listener.name, listener.public_port));
+    row(
+        out,
+        "listener",
+        &format!("{}, public port {}: {spoken}{service}", listener.name, listener.public_port),
+    );
     if !listener.protocol.is_http() || passes_through {
         return explain_stream(out, request, served, listener);
     }
@@ -110,7 +114,7 @@ fn explain_stream(out: &mut String, request: &RequestToExplain, served: &ServedC
     if listener.protocol == ListenerProtocol::Tls {
         certificate(out, config, listener, request, None);
     }
-    let Some(route) = arrival::stream(&served.snapshot, listener, &request.host) else {
+    let Some(route) = receiving_listeners::stream(&served.snapshot, listener, &request.host) else {
         return row(out, "outcome", "no route matches the name: the connection is closed");
     };
     row(out, "route", &format!("{}: {}", route.key.host, route.origin));
@@ -133,8 +137,8 @@ fn explain_stream(out: &mut String, request: &RequestToExplain, served: &ServedC
     diagnostics(out, served, &route.origin);
 }
 
-fn share_text(of: &WeightedBackend, count: usize, whole: u32) -> String {
-    if count > 1 { format!(" ({} of {whole})", of.weight) } else { String::new() }
+fn share_text(backend: &WeightedBackend, count: usize, whole: u32) -> String {
+    if count > 1 { format!(" ({} of {whole})", backend.weight) } else { String::new() }
 }
 
 /// The certificate of the host, otherwise one of its listener, otherwise the default one. At the address of Ingresses, the
@@ -177,8 +181,10 @@ fn listener_certificate<'c>(
     name: &str,
 ) -> Option<&'c Arc<Certificate>> {
     let all = || listener.tls.certificates.iter().filter_map(|key| config.certificates.get(key));
-    let below = |of: &str| {
-        of.strip_prefix("*.").is_some_and(|suffix| name.split_once('.').is_some_and(|it| it.1 == suffix))
+    let below = |text_below: &str| {
+        text_below
+            .strip_prefix("*.")
+            .is_some_and(|suffix| name.split_once('.').is_some_and(|it| it.1 == suffix))
     };
     let exact = all().find(|it| it.names.iter().any(|of| **of == *name));
     exact.or_else(|| all().find(|it| it.names.iter().any(|of| below(of)))).or_else(|| all().next())
@@ -203,8 +209,8 @@ fn hosts(out: &mut String, explanation: &Explanation<'_>) {
             let mark = if matched.verdict == MatchVerdict::Wins { "*" } else { "-" };
             let line = format!(
                 "{mark} {}: {}",
-                words::describe_match(matched.of),
-                words::describe_verdict(&matched.verdict)
+                descriptions::describe_match(matched.source),
+                descriptions::describe_verdict(&matched.verdict)
             );
             row(out, label, &line);
             row(out, "", &format!("    {}", matched.rule.rule().origin));
@@ -223,7 +229,7 @@ fn verdict(step: &HostStep<'_>) -> &'static str {
             Criterion::Hostname => "lost: the other API has a rule for a more specific host",
             Criterion::PathKind => "lost: the other API has a rule for exactly this path",
             Criterion::PathLength => "lost: the other API has a rule for a longer path",
-            by => words::describe_precedence(by),
+            by => descriptions::describe_precedence(by),
         },
     }
 }
@@ -238,7 +244,7 @@ fn explain_rule(
     let model = &rule.rule().without_secrets();
     row(out, "rule", &model.origin.to_string());
     for (index, step) in model.phases.steps().enumerate() {
-        row(out, if index == 0 { "filters" } else { "" }, &words::describe_step(step));
+        row(out, if index == 0 { "filters" } else { "" }, &descriptions::describe_step(step));
     }
     if let Some(response) = answered_by_guard(request, model) {
         row(out, "outcome", &response);
@@ -249,7 +255,11 @@ fn explain_rule(
             row(
                 out,
                 "outcome",
-                &format!("returns {}: {}", response.status, words::describe_response_reason(response.reason)),
+                &format!(
+                    "returns {}: {}",
+                    response.status,
+                    descriptions::describe_response_reason(response.reason)
+                ),
             );
         }
         Action::Forward(backends) => {
@@ -259,31 +269,35 @@ fn explain_rule(
                 let share = share_text(weighted, backends.len(), whole);
                 weighted_backend(out, served.snapshot.config(), weighted, &share);
             }
-            row(out, "policy", &words::describe_policy(&model.policy));
+            row(out, "policy", &descriptions::describe_policy(&model.policy));
         }
     }
     diagnostics(out, served, &model.origin);
 }
 
-fn weighted_backend(out: &mut String, config: &Config, of: &WeightedBackend, share: &str) {
-    if of.reference == ReferenceStatus::Invalid {
-        return row(out, "backend", &format!("{}{share}: the reference is invalid: returns 500", of.backend));
+fn weighted_backend(out: &mut String, config: &Config, weighted: &WeightedBackend, share: &str) {
+    if weighted.reference == ReferenceStatus::Invalid {
+        return row(
+            out,
+            "backend",
+            &format!("{}{share}: the reference is invalid: returns 500", weighted.backend),
+        );
     }
-    backend(out, config, &of.backend, BackendTraffic::Requests, share);
-    if let Some(filters) = of.filters.as_deref() {
+    backend(out, config, &weighted.backend, BackendTraffic::Requests, share);
+    if let Some(filters) = weighted.filters.as_deref() {
         for step in Phases::from(filters.clone()).steps() {
-            row(out, "its filters", &words::describe_step(step));
+            row(out, "its filters", &descriptions::describe_step(step));
         }
     }
-    if let Some(bodies) = of.bodies.as_deref() {
+    if let Some(bodies) = weighted.bodies.as_deref() {
         if let Some(most) = bodies.max_request {
             row(out, "its bodies", &format!("request bodies: at most {most} bytes"));
         }
         if let Some(compression) = &bodies.compression {
-            row(out, "its bodies", &words::describe_step(RuleStep::Compression(compression)));
+            row(out, "its bodies", &descriptions::describe_step(RuleStep::Compression(compression)));
         }
         if bodies.buffering != Buffering::default() {
-            row(out, "its bodies", &words::describe_step(RuleStep::Buffering(bodies.buffering)));
+            row(out, "its bodies", &descriptions::describe_step(RuleStep::Buffering(bodies.buffering)));
         }
     }
 }
@@ -352,12 +366,12 @@ fn backend(out: &mut String, config: &Config, key: &BackendKey, meets: BackendTr
     };
     let spoken = match meets {
         BackendTraffic::Requests => {
-            words::describe_backend_protocol(backend.protocol, backend.tls.as_deref())
+            descriptions::describe_backend_protocol(backend.protocol, backend.tls.as_deref())
         }
         BackendTraffic::Connections => "raw bytes".to_owned(),
     };
-    let balancing = words::describe_balancing(backend.balancing);
-    let session = backend.session.as_ref().map(words::describe_affinity).unwrap_or_default();
+    let balancing = descriptions::describe_balancing(backend.balancing);
+    let session = backend.session.as_ref().map(descriptions::describe_affinity).unwrap_or_default();
     row(out, "backend", &format!("{key}{share}: {spoken}, {balancing}{session}; {}", backend.origin));
     if backend.endpoints.is_empty() {
         row(out, "endpoints", &format!("none: {otherwise}"));

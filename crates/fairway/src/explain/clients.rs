@@ -5,8 +5,8 @@ use fairway_model::{HeaderNames, Listener};
 use fairway_routing::{ClientLimits, Snapshot};
 use ipnet::IpNet;
 
+use super::descriptions;
 use super::request::{RequestToExplain, Scheme};
-use super::words;
 
 /// The client settings of a listener, and why it refuses the request, if it does.
 pub(super) struct Admission {
@@ -35,7 +35,7 @@ pub(super) fn admission(snapshot: &Snapshot, listener: &Listener, request: &Requ
     if let Some(most) = limits.max_body {
         rows.push(format!("request bodies: at most {most} bytes"));
     }
-    rows.extend(limits.tracing.as_deref().map(words::describe_tracing));
+    rows.extend(limits.tracing.as_deref().map(descriptions::describe_tracing));
     let refused =
         refused_server_name(snapshot, listener, request, &limits).or_else(|| blocked(request, &limits));
     Admission { rows, refused }

@@ -8,7 +8,7 @@ use fairway_routing::compile;
 use serde::Deserialize;
 
 use super::served::ServedConfig;
-use crate::ask;
+use crate::admin_client;
 
 /// The page `/config`.
 #[derive(Deserialize)]
@@ -30,7 +30,7 @@ struct Diagnostic {
 /// Fetches and compiles the configuration of the process with the admin address `admin`.
 pub(super) fn fetch(admin: SocketAddr) -> Result<ServedConfig> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let body = runtime.block_on(ask::page(admin, "/config"))?;
+    let body = runtime.block_on(admin_client::page(admin, "/config"))?;
     read(&body).with_context(|| format!("--admin {admin}: /config"))
 }
 

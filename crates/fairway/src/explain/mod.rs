@@ -1,18 +1,18 @@
 //! `fairway explain`: prints the chain from listener to endpoint for one request, and why other rules do not serve it.
 //!
-//! [`request`] parses the request, [`fetched`] reads the configuration of a running process, [`arrival`] finds the listeners that may
+//! [`request`] parses the request, [`fetched`] reads the configuration of a running process, [`receiving_listeners`] finds the listeners that may
 //! receive the request, and [`mod@chain`] prints the chain. [`recorded`] explains a recorded request, and [`pages`] provides the
 //! texts of the dashboard.
 
-mod arrival;
 mod chain;
 mod clients;
+mod descriptions;
 mod fetched;
 mod pages;
+mod receiving_listeners;
 pub(crate) mod recorded;
 mod request;
 mod served;
-mod words;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -7,42 +7,42 @@ use fairway_model::{Backend, FixedResponseReason, Match, Policy, RuleStep};
 use fairway_routing::MatchVerdict;
 
 use super::chain::chain;
+use super::descriptions;
 use super::request::RequestToExplain;
 use super::served::ServedConfig;
-use super::words;
 use crate::check;
 
 /// The texts of `explain`.
 pub(crate) struct ExplainWords;
 
 impl ConfigDescriber for ExplainWords {
-    fn describe_match(&self, of: &Match) -> String {
-        words::describe_match(of)
+    fn describe_match(&self, matched: &Match) -> String {
+        descriptions::describe_match(matched)
     }
 
-    fn describe_verdict(&self, of: &MatchVerdict) -> String {
-        words::describe_verdict(of)
+    fn describe_verdict(&self, verdict: &MatchVerdict) -> String {
+        descriptions::describe_verdict(verdict)
     }
 
-    fn describe_step(&self, of: RuleStep<'_>) -> String {
-        words::describe_step(of)
+    fn describe_step(&self, step: RuleStep<'_>) -> String {
+        descriptions::describe_step(step)
     }
 
-    fn describe_policy(&self, of: &Policy) -> String {
-        words::describe_policy(of)
+    fn describe_policy(&self, policy: &Policy) -> String {
+        descriptions::describe_policy(policy)
     }
 
-    fn describe_backend(&self, of: &Backend) -> String {
+    fn describe_backend(&self, backend: &Backend) -> String {
         let (spoken, balancing) = (
-            words::describe_backend_protocol(of.protocol, of.tls.as_deref()),
-            words::describe_balancing(of.balancing),
+            descriptions::describe_backend_protocol(backend.protocol, backend.tls.as_deref()),
+            descriptions::describe_balancing(backend.balancing),
         );
-        let session = of.session.as_ref().map(words::describe_affinity).unwrap_or_default();
+        let session = backend.session.as_ref().map(descriptions::describe_affinity).unwrap_or_default();
         format!("{spoken}, {balancing}{session}")
     }
 
-    fn describe_reason(&self, of: FixedResponseReason) -> String {
-        words::describe_response_reason(of).to_owned()
+    fn describe_reason(&self, reason: FixedResponseReason) -> String {
+        descriptions::describe_response_reason(reason).to_owned()
     }
 
     fn explain(&self, view: &View, request: &ExplainedRequest) -> Result<String, String> {
@@ -106,7 +106,7 @@ spec:
             published: SystemTime::now(),
             delay: Duration::ZERO,
             freshness: Freshness::Current,
-            kept: 1,
+            retained: 1,
         }
     }
 

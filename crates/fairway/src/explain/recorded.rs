@@ -10,7 +10,7 @@ use fairway_proxy::{RecordedAttempt, RecordedExchange, RecordedUpstream};
 use serde::Deserialize;
 
 use super::chain;
-use crate::ask;
+use crate::admin_client;
 
 /// The page `/requests`.
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct Page {
 pub(super) fn explain_recorded(out: &mut String, admin: SocketAddr, request_id: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let path = path(request_id);
-    let body = runtime.block_on(ask::page(admin, &path))?;
+    let body = runtime.block_on(admin_client::page(admin, &path))?;
     let exchanges = read(&body).with_context(|| format!("--admin {admin}: {path}"))?;
     if exchanges.is_empty() {
         bail!(
@@ -81,8 +81,8 @@ pub(crate) fn write(out: &mut String, it: &RecordedExchange) {
     }
     row(out, "outcome", &outcome(it));
     if let Some(description) = &it.description {
-        let by = it.caused_by.as_deref().unwrap_or_default();
-        row(out, "because", &format!("{description} (caused by: {by})"));
+        let cause = it.caused_by.as_deref().unwrap_or_default();
+        row(out, "because", &format!("{description} (caused by: {cause})"));
     }
     if let Some(account) = it.attribution.as_ref().filter(|account| Some(*account) != it.caused_by.as_ref()) {
         row(out, "account", account);

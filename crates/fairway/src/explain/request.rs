@@ -119,17 +119,17 @@ mod tests {
 
     #[test]
     fn a_url_is_parsed_to_a_lookup_request() {
-        let asked = RequestToExplain::read(
+        let explained = RequestToExplain::read(
             "https://Shop.Example.com:8443/a%2Fb/../c?x=1#top",
             "GET",
             &["X-A: b".into()],
         )
         .unwrap();
-        let request = asked.lookup_request();
-        assert_eq!((request.host, asked.target.as_str()), ("shop.example.com", "/a%2Fb/../c?x=1"));
+        let request = explained.lookup_request();
+        assert_eq!((request.host, explained.target.as_str()), ("shop.example.com", "/a%2Fb/../c?x=1"));
         assert_eq!((request.normalised, request.decoded), (&b"/c"[..], &b"/a/c"[..]));
         assert_eq!((request.query, request.fields.first("x-a")), (&b"x=1"[..], Some(&b"b"[..])));
-        assert_eq!((asked.scheme.as_str(), asked.port), ("https", 8443));
+        assert_eq!((explained.scheme.as_str(), explained.port), ("https", 8443));
         assert_eq!(RequestToExplain::read("http://a", "GET", &[]).unwrap().port, 80);
     }
 

@@ -14,8 +14,8 @@ use super::fleet::Fleet;
 use super::listing::{self, Row, optional_cell};
 use super::page::ConfigPage;
 use super::scope::Scope;
+use crate::admin_client::Extent;
 use crate::args::CertsArgs;
-use crate::ask::Extent;
 
 /// The metric whose labels describe a certificate.
 const CERTIFICATE_INFO_METRIC: &str = "nginx_ingress_controller_ssl_certificate_info";
@@ -50,7 +50,7 @@ type SecretName = (String, String);
 pub(super) async fn certificates(args: &CertsArgs) -> Result<ExitCode> {
     let fleet = Fleet::find_one(&args.target).await?;
     let scope = Scope::new(&args.scope, fleet.default_namespace());
-    let page = ConfigPage::ask(&fleet).await?;
+    let page = ConfigPage::fetch(&fleet).await?;
     let mut rows = rows(&page.config, &scope, unix_now());
     if !rows.is_empty() {
         let issuers = issuers(&fleet).await;
@@ -176,7 +176,11 @@ mod tests {
              {CERTIFICATE_INFO_METRIC}{{host=\"b\",namespace=\"shop\",secret_name=\"own\",issuer_common_name=\"Root\"}} 1\n"
         );
         let issuers = read_issuers(&text);
-        let of = |secret: &str| issuers.get(&("shop".to_owned(), secret.to_owned())).map(String::as_str);
-        assert_eq!((of("tls"), of("own"), of("other")), (Some("Example"), Some("Root"), None));
+        let issuer_of =
+            |secret: &str| issuers.get(&("shop".to_owned(), secret.to_owned())).map(String::as_str);
+        assert_eq!(
+            (issuer_of("tls"), issuer_of("own"), issuer_of("other")),
+            (Some("Example"), Some("Root"), None)
+        );
     }
 }

@@ -17,7 +17,7 @@ use crate::terminal::PlainText;
 pub(super) async fn check(args: &DiagnosticsArgs) -> Result<ExitCode> {
     let fleet = Fleet::find_one(&args.target).await?;
     let scope = Scope::new(&args.scope, fleet.default_namespace());
-    let ConfigPage { replica, diagnostics, .. } = ConfigPage::ask(&fleet).await?;
+    let ConfigPage { replica, diagnostics, .. } = ConfigPage::fetch(&fleet).await?;
     let found: Vec<_> = diagnostics.iter().filter(|it| scope.includes(&it.origin.namespace)).collect();
     match args.output {
         ListFormat::Json => listing::json(&found)?,

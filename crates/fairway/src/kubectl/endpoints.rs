@@ -35,10 +35,10 @@ struct BackendRow {
 pub(super) async fn endpoints(args: &EndpointsArgs) -> Result<ExitCode> {
     let fleet = Fleet::find_one(&args.target).await?;
     let scope = Scope::new(&args.scope, fleet.default_namespace());
-    let page = ConfigPage::ask(&fleet).await?;
+    let page = ConfigPage::fetch(&fleet).await?;
     let rows = rows(&page.config, &scope, args.service.as_deref());
-    let of = args.service.as_ref().map(|service| format!(" of a Service {service}")).unwrap_or_default();
-    let nothing = format!("{} serves no backend{of} in {scope}{}", page.replica, scope.hint());
+    let suffix = args.service.as_ref().map(|service| format!(" of a Service {service}")).unwrap_or_default();
+    let nothing = format!("{} serves no backend{suffix} in {scope}{}", page.replica, scope.hint());
     listing::print(&rows, args.output, &nothing)?;
     Ok(ExitCode::SUCCESS)
 }

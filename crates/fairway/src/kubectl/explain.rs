@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use super::fleet::{Fleet, Replica, ReplicaPage};
+use crate::admin_client::Extent;
 use crate::args::RequestArgs;
-use crate::ask::Extent;
 use crate::explain;
 use crate::terminal::PlainText;
 

@@ -8,8 +8,8 @@ use fairway_cluster::pods::{self, FairwayPod, Tunnel};
 use fairway_cluster::source::Client;
 
 use super::cluster::Cluster;
+use crate::admin_client::{self, Extent};
 use crate::args::TargetArgs;
-use crate::ask::{self, Extent};
 
 /// The Host header for the admin server, which it accepts at every address.
 const ADMIN_HOST: &str = "localhost";
@@ -133,7 +133,7 @@ impl Replica {
     pub(crate) async fn page(&self, path: &str, extent: Extent) -> Result<Vec<u8>> {
         match self {
             Self::Process(admin) => {
-                ask::page_up_to(*admin, path, extent).await.with_context(|| self.to_string())
+                admin_client::page_up_to(*admin, path, extent).await.with_context(|| self.to_string())
             }
             Self::Pod { client, pod } => {
                 // Errors of `connect` already name the pod.
@@ -141,7 +141,7 @@ impl Replica {
                 let page = tokio::select! {
                     biased;
                     refusal = refusal => Err(anyhow!("no response on port {}: {refusal}", pod.admin_port)),
-                    page = ask::request_page(stream, ADMIN_HOST, path, extent) => page,
+                    page = admin_client::request_page(stream, ADMIN_HOST, path, extent) => page,
                 };
                 page.with_context(|| self.to_string())
             }

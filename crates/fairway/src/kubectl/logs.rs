@@ -27,7 +27,7 @@ const MAX_WAITING: usize = 256;
 /// A line or a problem of a pod's log.
 struct PodLog {
     pod: String,
-    what: LogEvent,
+    event: LogEvent,
 }
 
 enum LogEvent {
@@ -114,7 +114,7 @@ async fn read(client: Client, pod: FairwayPod, range: LogRange, sender: Sender<P
 
 /// Sends an event. Returns whether the receiver still exists.
 async fn send_event(sender: &Sender<PodLog>, pod: &FairwayPod, what: LogEvent) -> bool {
-    sender.send(PodLog { pod: pod.name.clone(), what }).await.is_ok()
+    sender.send(PodLog { pod: pod.name.clone(), event: what }).await.is_ok()
 }
 
 struct Printer {
@@ -126,7 +126,7 @@ struct Printer {
 
 impl Printer {
     fn print(&mut self, pod_log: &PodLog) -> Result<()> {
-        let PodLog { pod, what } = pod_log;
+        let PodLog { pod, event: what } = pod_log;
         match what {
             LogEvent::Line(line) if self.selects(line)? => {
                 writeln!(PlainText(io::stdout()), "[{pod}] {}", line.trim_end_matches('\r'))?;

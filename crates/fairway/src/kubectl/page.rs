@@ -31,7 +31,7 @@ impl ConfigPage {
     ///
     /// # Errors
     /// No replica responds, or its page is from another version of Fairway.
-    pub(super) async fn ask(fleet: &Fleet) -> Result<Self> {
+    pub(super) async fn fetch(fleet: &Fleet) -> Result<Self> {
         let ReplicaPage { replica, body } = fleet.first_page("/config").await?;
         let page = serde_json::from_slice(&body);
         let page: Self = page.with_context(|| {

@@ -52,7 +52,7 @@ struct ServiceShare {
 pub(super) async fn routes(args: &RoutesArgs) -> Result<ExitCode> {
     let fleet = Fleet::find_one(&args.target).await?;
     let scope = Scope::new(&args.scope, fleet.default_namespace());
-    let page = ConfigPage::ask(&fleet).await?;
+    let page = ConfigPage::fetch(&fleet).await?;
     let rows = rows(&page.config, &scope, args.host.as_deref());
     let host = args.host.as_ref().map(|host| format!(" for the host {host}")).unwrap_or_default();
     let nothing = format!("{} serves no route{host} in {scope}{}", page.replica, scope.hint());

@@ -14,8 +14,8 @@ use super::cluster::installation;
 use super::exposition::series;
 use super::fleet::{Fleet, Replica};
 use super::listing::{self, Row, optional_cell, yes_no};
+use crate::admin_client::Extent;
 use crate::args::{ListFormat, StatusArgs};
-use crate::ask::Extent;
 use crate::terminal::PlainText;
 
 /// The metric whose labels describe the build. It is the first metric of a scrape.

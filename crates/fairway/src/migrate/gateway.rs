@@ -70,8 +70,8 @@ fn convert(args: &GatewayApiArgs, found: &OfflineTranslation) -> Result<Moved> {
 fn placeholders(missing: &Missing) -> Vec<Change> {
     let certificate = |(key, hosts): &(ObjectKey, Vec<String>)| {
         // Skip hosts that no certificate can contain: no client requests them over TLS.
-        let made = rcgen::generate_simple_self_signed(hosts.clone()).ok()?;
-        Some(gateway::certificate(key, &made.cert.pem(), &made.signing_key.serialize_pem()))
+        let self_signed = rcgen::generate_simple_self_signed(hosts.clone()).ok()?;
+        Some(gateway::certificate(key, &self_signed.cert.pem(), &self_signed.signing_key.serialize_pem()))
     };
     missing.services.iter().cloned().chain(missing.certificates.iter().filter_map(certificate)).collect()
 }

@@ -38,19 +38,19 @@ pub(super) fn compare_apis(
         bail!("the written objects cannot be read again: {problem}");
     }
     let places = GatewayPlacement::At(vec![IpAddr::from([0, 0, 0, 0])]);
-    let gateways = GatewayOptions { places, ..options.gateways };
+    let gateways = GatewayOptions { placement: places, ..options.gateways };
     let options = Options { gateways, ..options };
     let moved = offline::translate_changes(options, others.chain(written.changes).collect())?;
     let plan = Plan::from_snapshot(&ingresses.snapshot, Schemes::Both, MAX_PROBES);
     Ok(fairway_compare::agreement(&plan, &ingresses.snapshot, &moved.snapshot))
 }
 
-/// Writes how many probes have the same result, and the results of the first `most` others.
-pub(super) fn write_agreement(out: &mut String, proof: &Agreement, most: usize) -> std::fmt::Result {
-    for it in proof.differing.iter().take(most) {
-        writeln!(out, "differing: {}: {}; as routes: {}", it.probe, it.from, it.to)?;
+/// Writes how many probes have the same result, and the results of the first `limit` others.
+pub(super) fn write_agreement(out: &mut String, proof: &Agreement, limit: usize) -> std::fmt::Result {
+    for it in proof.differing.iter().take(limit) {
+        writeln!(out, "differing: {}: {}; as routes: {}", it.probe, it.from, it.target_outcome)?;
     }
-    let beyond = proof.differing.len().saturating_sub(most);
+    let beyond = proof.differing.len().saturating_sub(limit);
     if beyond > 0 {
         writeln!(out, "differing: {beyond} more")?;
     }

@@ -15,7 +15,8 @@ use crate::{nginx_flags, standard_input};
 
 /// Exits with 0 if nothing is lost, with 1 if something is.
 pub(super) fn migrate(args: &ValuesArgs) -> Result<ExitCode> {
-    let Converted { values, lost, notes } = values::convert(&read(args)?, &nginx_flags::chart_flag_meaning);
+    let Converted { values, lost, findings: notes } =
+        values::convert(&read(args)?, &nginx_flags::chart_flag_meaning);
     let text = terminal::yaml(&values).context("cannot write the values as YAML")?;
     output::write(args.output.as_deref(), &text)?;
     let mut err = PlainText(io::stderr().lock());
@@ -30,7 +31,7 @@ pub(super) fn migrate(args: &ValuesArgs) -> Result<ExitCode> {
 /// Groups findings with the same text: each text once, with all its paths.
 fn group_by_text(findings: &[Finding]) -> Vec<(Vec<&str>, &str)> {
     let mut losses: Vec<(Vec<&str>, &str)> = Vec::new();
-    for Finding { path, what } in findings {
+    for Finding { path, description: what } in findings {
         match losses.iter_mut().find(|(_, known)| *known == what) {
             Some((paths, _)) => paths.push(path),
             None => losses.push((vec![path], what)),

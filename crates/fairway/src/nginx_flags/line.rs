@@ -13,34 +13,34 @@ pub(super) struct GivenFlag {
 
 /// Parses the flags of a command line. `takes_value` returns whether a flag takes a value, or `None` for an unknown flag.
 pub(super) fn read(words: &[String], takes_value: impl Fn(&str) -> Option<bool>) -> Vec<GivenFlag> {
-    let mut given = Vec::new();
+    let mut flags = Vec::new();
     let mut words = words.iter().peekable();
     while let Some(word) = words.next() {
         let flag = word.trim_start_matches('-');
         if flag.len() == word.len() {
-            given.push(GivenFlag { name: word.clone(), value: String::new(), text: word.clone() });
+            flags.push(GivenFlag { name: word.clone(), value: String::new(), text: word.clone() });
             continue;
         }
         if let Some((name, value)) = flag.split_once('=') {
-            given.push(GivenFlag { name: name.into(), value: value.into(), text: format!("--{flag}") });
+            flags.push(GivenFlag { name: name.into(), value: value.into(), text: format!("--{flag}") });
             continue;
         }
         let next = || words.peek().is_some_and(|next| !next.starts_with('-'));
         let takes = takes_value(flag).unwrap_or_else(next);
         match if takes { words.next() } else { None } {
             Some(value) => {
-                given.push(GivenFlag {
+                flags.push(GivenFlag {
                     name: flag.into(),
                     value: value.clone(),
                     text: format!("--{flag}={value}"),
                 });
             }
             None => {
-                given.push(GivenFlag { name: flag.into(), value: "true".into(), text: format!("--{flag}") });
+                flags.push(GivenFlag { name: flag.into(), value: "true".into(), text: format!("--{flag}") });
             }
         }
     }
-    given
+    flags
 }
 
 #[cfg(test)]
@@ -56,8 +56,8 @@ mod tests {
             "switch" => Some(false),
             _ => None,
         };
-        let given = read(&words, takes);
-        let read: Vec<_> = given.iter().map(|it| (&*it.name, &*it.value, &*it.text)).collect();
+        let flags = read(&words, takes);
+        let read: Vec<_> = flags.iter().map(|it| (&*it.name, &*it.value, &*it.text)).collect();
         assert_eq!(
             read,
             [

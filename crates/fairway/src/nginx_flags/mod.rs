@@ -101,8 +101,8 @@ impl<'n> Translation<'n> {
         Self { dialect, namespace, arguments, ports, writes_status, internal_nodes: false, lost }
     }
 
-    fn add_foreign_flag(&mut self, flag: &Flag, given: &GivenFlag) {
-        let value = given.value.as_str();
+    fn add_foreign_flag(&mut self, flag: &Flag, flag_given: &GivenFlag) {
+        let value = flag_given.value.as_str();
         let is_true = matches!(value, "true" | "1" | "t" | "T" | "TRUE" | "True");
         match flag.meaning {
             Meaning::Is(own) => self.set_argument(own, value),
@@ -112,11 +112,13 @@ impl<'n> Translation<'n> {
             }
             Meaning::OfThisNamespace(own) => match self.namespace {
                 Some(namespace) => self.set_argument(own, &format!("{namespace}/{value}")),
-                None => self.add_lost(given, "the namespace is unknown because POD_NAMESPACE is not set"),
+                None => {
+                    self.add_lost(flag_given, "the namespace is unknown because POD_NAMESPACE is not set");
+                }
             },
             Meaning::Port(place) => match value.parse() {
                 Ok(port) => *self.ports.port_mut(place) = port,
-                Err(_) => self.add_lost(given, "is not a port"),
+                Err(_) => self.add_lost(flag_given, "is not a port"),
             },
             Meaning::Switch(own) => {
                 let switch = format!("--{own}");
@@ -127,13 +129,13 @@ impl<'n> Translation<'n> {
             Meaning::Status => self.writes_status = is_true,
             Meaning::InternalNodes => self.internal_nodes = is_true,
             Meaning::Lost { without, .. } if without.contains(&value) => {}
-            Meaning::Lost { what, .. } | Meaning::Needless(what) => self.add_lost(given, what),
+            Meaning::Lost { what, .. } | Meaning::Needless(what) => self.add_lost(flag_given, what),
         }
     }
 
     /// Adds a flag of Fairway itself.
-    fn add_own_flag(&mut self, given: &GivenFlag) {
-        self.arguments.push(given.text.clone());
+    fn add_own_flag(&mut self, flag_given: &GivenFlag) {
+        self.arguments.push(flag_given.text.clone());
     }
 
     /// Sets an argument. The last one wins, as in Go.
@@ -143,8 +145,8 @@ impl<'n> Translation<'n> {
         self.arguments.push(beginning + value);
     }
 
-    fn add_lost(&mut self, given: &GivenFlag, what: &str) {
-        self.lost.push(format!("{}: {what}", given.text));
+    fn add_lost(&mut self, flag_given: &GivenFlag, what: &str) {
+        self.lost.push(format!("{}: {what}", flag_given.text));
     }
 
     fn finish(mut self) -> TranslatedCommandLine {
@@ -261,8 +263,8 @@ mod tests {
         let documents = sections.iter().map(|it| manifest::parse(it).unwrap().unwrap().to_json());
         let workload = documents.into_iter().find(|it| it["kind"] == "Deployment").unwrap();
         let container = &workload["spec"]["template"]["spec"]["containers"][0];
-        let given = container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
-        let arguments: Vec<_> = std::iter::once("fairway").chain(given).collect();
+        let args = container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+        let arguments: Vec<_> = std::iter::once("fairway").chain(args).collect();
         let Command::Run(run) = Cli::try_parse_from(&arguments).unwrap().command else {
             panic!("{arguments:?}")
         };

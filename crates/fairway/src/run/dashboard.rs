@@ -76,12 +76,12 @@ struct WorkerInspector {
 }
 
 impl Inspector for WorkerInspector {
-    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> InspectorFuture<Vec<LiveEndpoint>> {
+    fn endpoints(&self, backends: Vec<BackendKey>, limit: usize) -> InspectorFuture<Vec<LiveEndpoint>> {
         let (handle, turn) = (self.gate.handle(), Arc::clone(&self.query_lock));
         Box::pin(async move {
             let Some(handle) = handle else { return Vec::new() };
             let _turn = turn.lock().await;
-            let states = handle.endpoint_states(EndpointQuery { backends, max_per_backend: most }).await;
+            let states = handle.endpoint_states(EndpointQuery { backends, max_per_backend: limit }).await;
             states.into_iter().map(|(endpoint, state)| live_endpoint(endpoint, state)).collect()
         })
     }
@@ -108,9 +108,9 @@ impl Inspector for WorkerInspector {
             match replicas.others().await {
                 Err(reason) => FleetReplicas::Unknown(reason),
                 Ok(others) => FleetReplicas::Others(KnownReplicas {
-                    own: replicas.own_name().to_owned(),
+                    own_name: replicas.own_name().to_owned(),
                     replicas: others
-                        .asked
+                        .replies
                         .into_iter()
                         .map(|(name, served)| Replica { name, served })
                         .collect(),
@@ -224,8 +224,8 @@ fn numbers(totals: &Totals) -> Numbers {
     }
 }
 
-fn time_bound(of: metrics::TimeBound) -> TimeBound {
-    match of {
+fn time_bound(bound: metrics::TimeBound) -> TimeBound {
+    match bound {
         metrics::TimeBound::AtMost(time) => TimeBound::AtMost(time),
         metrics::TimeBound::Above(time) => TimeBound::Above(time),
     }

@@ -66,8 +66,8 @@ impl Feed {
         match source {
             Source::Manifests(manifests) => {
                 let inlet = pipeline.inlet();
-                let tell = move |DirectoryUpdate { changes, diagnostics, heard }| {
-                    inlet.send(ChangeBatch { changes, diagnostics, heard, written: None });
+                let tell = move |DirectoryUpdate { changes, diagnostics, received_at: heard }| {
+                    inlet.send(ChangeBatch { changes, diagnostics, received_at: heard, written: None });
                 };
                 let directory = WatchedDirectory::start(manifests, tell).context("--manifests")?;
                 Ok(Self::Directory(directory, manifests.to_path_buf()))

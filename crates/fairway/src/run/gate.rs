@@ -18,7 +18,7 @@ use fairway_proxy::{
     Publisher, SessionTickets, StartError, StartupSockets, Unbound,
 };
 
-use super::bound::BoundAddresses;
+use super::bound_addresses::BoundAddresses;
 use super::reporting::Reporting;
 use super::telemetry::Telemetry;
 
@@ -244,7 +244,7 @@ impl AdoptionWatcher {
             runtime.block_on(self.publisher.wait_until_adopted(first));
             self.generations.record_adoption(first);
             while let Some(publication) = self.next_publication(&receiver) {
-                let Publication { outcome, heard, written, freshness } = publication;
+                let Publication { outcome, received_at: heard, written, freshness } = publication;
                 self.config = outcome.translation.config;
                 runtime.block_on(self.publisher.wait_until_adopted(outcome.snapshot.version()));
                 self.generations.record_adoption(outcome.snapshot.version());

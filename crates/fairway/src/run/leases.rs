@@ -21,7 +21,7 @@ pub(super) async fn run_rounds(mut borrower: Borrower) {
         let round = borrower.next_round().await;
         let (mut responses, mut exchanges) = (vec![None; round.messages().len()], JoinSet::new());
         for (number, message) in round.messages().iter().enumerate() {
-            let (to, ask) = (message.to, message.request.clone());
+            let (to, ask) = (message.recipient, message.request.clone());
             exchanges.spawn(async move { (number, timeout(RESPONSE_TIMEOUT, ask_lease(to, &ask)).await) });
         }
         while let Some(ended) = exchanges.join_next().await {

@@ -3,13 +3,13 @@
 //! [`feed`] starts the source, [`reporting`] writes to the cluster, and [`gate`] connects the pipeline to the data plane.
 //! [`mod@dashboard`] provides the data of the dashboard and [`mod@telemetry`] exports telemetry. [`leases`] requests limit shares
 //! from other replicas, and [`mod@location`] finds the node and zone. [`upgrade`] hands sockets over between processes, [`signals`]
-//! handles SIGTERM and SIGINT, [`notify`] reports to systemd, and [`last_words`] logs the requests that a drain cut.
+//! handles SIGTERM and SIGINT, [`notify`] reports to systemd, and [`cut_requests`] logs the requests that a drain cut.
 
-mod bound;
+mod bound_addresses;
+mod cut_requests;
 mod dashboard;
 mod feed;
 mod gate;
-mod last_words;
 mod leases;
 mod location;
 mod notify;
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
         source = %feed, version = env!("CARGO_PKG_VERSION"), cryptography = cryptography::MODULE, "serving"
     );
     proxy.wait_until_drained();
-    if let Err(error) = last_words::report_cut_requests(&proxy.handle(), args.drain.options().timeout) {
+    if let Err(error) = cut_requests::report_cut_requests(&proxy.handle(), args.drain.options().timeout) {
         tracing::warn!(%error, "cannot determine whether requests were cut");
     }
     let ended = proxy.join();
@@ -218,7 +218,10 @@ fn proxy_options(args: &RunArgs, gate: &Gate, traced: TelemetryOptions<'_>) -> R
 }
 
 fn self_signed() -> Result<SelfSigned> {
-    let made = rcgen::generate_simple_self_signed(["fairway.invalid".to_owned()])
+    let self_signed = rcgen::generate_simple_self_signed(["fairway.invalid".to_owned()])
         .context("generating the self-signed certificate for unknown hosts")?;
-    Ok(SelfSigned { chain: vec![made.cert.der().to_vec()], private_key: made.signing_key.serialize_der() })
+    Ok(SelfSigned {
+        chain: vec![self_signed.cert.der().to_vec()],
+        private_key: self_signed.signing_key.serialize_der(),
+    })
 }

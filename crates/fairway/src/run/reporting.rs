@@ -149,7 +149,11 @@ fn gateway_duties(
         asker: args.listen.addresses.probe.first().map(|probe| ReplicaClient::new(*probe)),
         inlet: pipeline.inlet(),
     });
-    Ok(Some(GatewayStatusOptions { versions: Arc::new(cluster.versions()), places, inlet: pipeline.inlet() }))
+    Ok(Some(GatewayStatusOptions {
+        versions: Arc::new(cluster.versions()),
+        placement: places,
+        inlet: pipeline.inlet(),
+    }))
 }
 
 /// Connects shared ticket keys and logouts to the data plane, and the data plane's logouts to the other replicas.

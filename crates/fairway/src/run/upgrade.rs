@@ -48,7 +48,7 @@ impl Start {
         };
         let flag = || format!("--upgrade-socket {}", path.display());
         let rendezvous = HandoverSocket::at(path).with_context(flag)?;
-        let found = Predecessor::ask(&rendezvous).with_context(flag)?;
+        let found = Predecessor::request_sockets(&rendezvous).with_context(flag)?;
         let predecessor = match found {
             None => None,
             Some((predecessor, sockets)) => {
@@ -157,10 +157,10 @@ impl HandoverOffer {
             }
         };
         tracing::info!(process, "another process is about to replace this one");
-        let given = successor.give(&sockets);
+        let handed_over = successor.give(&sockets);
         // The other process has its own copies now.
         drop(sockets);
-        if let Err(error) = given.and_then(|()| successor.wait_until_ready()) {
+        if let Err(error) = handed_over.and_then(|()| successor.wait_until_ready()) {
             tracing::warn!(process, %error, "the other process did not become ready: this one keeps serving");
             return Err(self);
         }

@@ -69,7 +69,7 @@ async fn record(group: &mut Group, server: Server, program: &Path) {
     let backend = origin::start(&group.cases).await;
     let running = Running::start(server, program, &group.keys, backend.address()).await;
     for number in 0..group.cases.len() {
-        let answered = ask(running.address, number, &group.cases[number], &backend).await;
+        let answered = send_case(running.address, number, &group.cases[number], &backend).await;
         group.cases[number].recorded = Some(answered);
     }
 }
@@ -81,7 +81,7 @@ async fn replay(group: &Group) -> Vec<String> {
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &["--configmap", "a/settings"]).await;
     let mut found = Vec::new();
     for (number, case) in group.cases.iter().enumerate() {
-        let now = ask(fairway.http, number, case, &backend).await;
+        let now = send_case(fairway.http, number, case, &backend).await;
         found.extend(case.judge(&now).map(|problem| format!("{}: {}: {problem}", group.name, case.about)));
     }
     found
@@ -99,7 +99,7 @@ fn manifests(keys: &BTreeMap<String, String>, backend: SocketAddr) -> Manifests 
 }
 
 /// One exchange over a new connection.
-async fn ask(address: SocketAddr, number: usize, case: &Case, backend: &Backend) -> Answered {
+async fn send_case(address: SocketAddr, number: usize, case: &Case, backend: &Backend) -> Answered {
     let before = backend.request_count();
     let mut client = Client::connect(address).await.unwrap();
     let mut request = Request::new(&case.request.method, &format!("/{number}")).header("Host", HOST);

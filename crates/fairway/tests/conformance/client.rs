@@ -28,24 +28,24 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// No request reaches a backend. All waiting cases share the probes.
 pub(crate) struct Turns {
     address: SocketAddr,
-    taken: AtomicU64,
+    turns_taken: AtomicU64,
     probing: Mutex<()>,
 }
 
 impl Turns {
     pub(crate) fn for_address(address: SocketAddr) -> Arc<Self> {
-        Arc::new(Self { address, taken: AtomicU64::new(0), probing: Mutex::default() })
+        Arc::new(Self { address, turns_taken: AtomicU64::new(0), probing: Mutex::default() })
     }
 
     /// Waits until the server has taken this many turns, all starting from now.
     pub(crate) async fn pass(&self, turns: u64) {
         // One turn may already be in progress.
-        let last = self.taken.load(Ordering::Relaxed) + turns + 1;
-        while self.taken.load(Ordering::Relaxed) < last {
+        let last = self.turns_taken.load(Ordering::Relaxed) + turns + 1;
+        while self.turns_taken.load(Ordering::Relaxed) < last {
             let _own = self.probing.lock().await;
-            if self.taken.load(Ordering::Relaxed) < last {
+            if self.turns_taken.load(Ordering::Relaxed) < last {
                 self.probe().await;
-                self.taken.fetch_add(1, Ordering::Relaxed);
+                self.turns_taken.fetch_add(1, Ordering::Relaxed);
             }
         }
     }

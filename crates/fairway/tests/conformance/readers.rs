@@ -36,33 +36,33 @@ pub(crate) enum Rest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) messages: Vec<Message>,
-    pub(crate) rest: Rest,
+    pub(crate) unread: Rest,
 }
 
 /// The result of a reader for the start of some bytes; the end is relative to it.
 type Step = Result<Option<Message>, String>;
 
-fn all(bytes: &[u8], mut next: impl FnMut(&[u8]) -> Step) -> Reading {
+fn read_all(bytes: &[u8], mut next: impl FnMut(&[u8]) -> Step) -> Reading {
     let mut messages: Vec<Message> = Vec::new();
     loop {
         let at = messages.last().map_or(0, |message| message.end);
         let left = &bytes[at..];
         if left.is_empty() {
-            return Reading { messages, rest: Rest::Nothing };
+            return Reading { messages, unread: Rest::Nothing };
         }
         match next(left) {
             Ok(Some(message)) if message.end > 0 => {
                 messages.push(Message { end: at + message.end, ..message });
             }
-            Ok(_) => return Reading { messages, rest: Rest::Partial },
-            Err(why) => return Reading { messages, rest: Rest::Refused(why) },
+            Ok(_) => return Reading { messages, unread: Rest::Partial },
+            Err(why) => return Reading { messages, unread: Rest::Refused(why) },
         }
     }
 }
 
 /// Strictly by RFC 9112, without anything that it only tolerates.
 pub(crate) fn strict(bytes: &[u8]) -> Reading {
-    all(bytes, strict_one)
+    read_all(bytes, strict_one)
 }
 
 /// The first request of `bytes`; `None` while it is incomplete.
@@ -154,10 +154,10 @@ pub(crate) const LENIENT: [Lenient; 10] = [
 
 impl Lenient {
     pub(crate) fn read(&self, bytes: &[u8]) -> Reading {
-        all(bytes, |bytes| self.one(bytes))
+        read_all(bytes, |bytes| self.read_one(bytes))
     }
 
-    fn one(&self, bytes: &[u8]) -> Step {
+    fn read_one(&self, bytes: &[u8]) -> Step {
         let mut at = 0;
         // Skip empty lines before a request.
         let start = loop {
@@ -295,7 +295,7 @@ fn first_hexadecimal(line: &[u8]) -> usize {
 pub(crate) fn disagreements(stream: &[u8]) -> Vec<String> {
     let strict = strict(stream);
     let mut found = Vec::new();
-    if let Rest::Refused(why) = &strict.rest {
+    if let Rest::Refused(why) = &strict.unread {
         found.push(format!("strict: {why}"));
     }
     for reader in &LENIENT {
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     /// The names of the readers that disagree.
-    fn who(stream: &[u8]) -> Vec<String> {
+    fn recipients(stream: &[u8]) -> Vec<String> {
         let found = disagreements(stream);
         found.iter().map(|one| one.split(':').next().unwrap().to_owned()).collect()
     }
@@ -323,11 +323,11 @@ mod tests {
             POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\
             POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n\
             GET /d HTTP/1.1\r\nHo";
-        assert_eq!(who(stream), [""; 0]);
+        assert_eq!(recipients(stream), [""; 0]);
         let read = strict(stream);
         let received: Vec<_> = read.messages.iter().map(Message::echoed_text).collect();
         assert_eq!(
-            (received.as_slice(), &read.rest),
+            (received.as_slice(), &read.unread),
             (&["GET /a 0", "POST /b 3", "POST /c 3"].map(String::from)[..], &Rest::Partial)
         );
     }
@@ -349,9 +349,9 @@ mod tests {
         ];
         for (stream, reader) in cases {
             assert!(
-                who(stream.as_bytes()).iter().any(|it| it == reader),
+                recipients(stream.as_bytes()).iter().any(|it| it == reader),
                 "{reader}: {stream:?} {:?}",
-                who(stream.as_bytes())
+                recipients(stream.as_bytes())
             );
         }
     }

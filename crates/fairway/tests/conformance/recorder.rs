@@ -13,7 +13,7 @@ use crate::conformance::readers::{Message, strict_one};
 /// A running backend.
 pub(crate) struct Recorder {
     pub(crate) address: SocketAddr,
-    kept: Arc<Mutex<Kept>>,
+    contents: Arc<Mutex<Kept>>,
 }
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Registers a connection and returns its number.
-    pub(crate) fn begin(&mut self) -> usize {
+    pub(crate) fn begin_case(&mut self) -> usize {
         self.streams.push(Vec::new());
         self.streams.len() - 1
     }
@@ -52,8 +52,8 @@ impl Recorder {
     async fn serving(serve: fn(TcpStream, Arc<Mutex<Kept>>) -> JoinHandle<()>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let kept: Arc<Mutex<Kept>> = Arc::default();
-        let shared = Arc::clone(&kept);
+        let recorded: Arc<Mutex<Kept>> = Arc::default();
+        let shared = Arc::clone(&recorded);
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 // Without TCP_NODELAY, a response that waits for the acknowledgement of earlier bytes takes 40 ms.
@@ -61,47 +61,47 @@ impl Recorder {
                 serve(socket, Arc::clone(&shared));
             }
         });
-        Self { address, kept }
+        Self { address, contents: recorded }
     }
 
     /// The number of bytes of every connection so far.
     pub(crate) fn lengths(&self) -> Vec<usize> {
-        self.kept.lock().unwrap().streams.iter().map(Vec::len).collect()
+        self.contents.lock().unwrap().streams.iter().map(Vec::len).collect()
     }
 
     /// The bytes of every connection after these lengths, because proxies reuse their connections.
     pub(crate) fn streams_behind(&self, lengths: &[usize]) -> Vec<Vec<u8>> {
-        let kept = self.kept.lock().unwrap();
+        let contents = self.contents.lock().unwrap();
         let begins = lengths.iter().copied().chain(std::iter::repeat(0));
-        let parts = kept.streams.iter().zip(begins).map(|(stream, begin)| stream[begin..].to_vec());
+        let parts = contents.streams.iter().zip(begins).map(|(stream, begin)| stream[begin..].to_vec());
         parts.filter(|stream| !stream.is_empty()).collect()
     }
 
     /// The violations of HTTP/2 since the last call.
     pub(crate) fn broken(&self) -> Vec<String> {
-        std::mem::take(&mut self.kept.lock().unwrap().broken)
+        std::mem::take(&mut self.contents.lock().unwrap().broken)
     }
 
     /// Requests from the `skip`-th on.
     pub(crate) fn requests(&self, skip: usize) -> Vec<Message> {
-        self.kept.lock().unwrap().requests[skip..].to_vec()
+        self.contents.lock().unwrap().requests[skip..].to_vec()
     }
 
     /// The number of complete requests, and of connections with something that is not a request.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let kept = self.kept.lock().unwrap();
-        (kept.requests.len(), kept.refused)
+        let contents = self.contents.lock().unwrap();
+        (contents.requests.len(), contents.refused)
     }
 }
 
-async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
-    let number = kept.lock().unwrap().begin();
+async fn connection(mut socket: TcpStream, contents: Arc<Mutex<Kept>>) {
+    let number = contents.lock().unwrap().begin_case();
     let (mut stream, mut at, mut continued) = (Vec::new(), 0, usize::MAX);
     loop {
-        let mut piece = [0; 16 * 1024];
-        let Ok(count @ 1..) = socket.read(&mut piece).await else { return };
-        stream.extend_from_slice(&piece[..count]);
-        kept.lock().unwrap().streams[number].extend_from_slice(&piece[..count]);
+        let mut chunk = [0; 16 * 1024];
+        let Ok(count @ 1..) = socket.read(&mut chunk).await else { return };
+        stream.extend_from_slice(&chunk[..count]);
+        contents.lock().unwrap().streams[number].extend_from_slice(&chunk[..count]);
         let response = loop {
             match strict_one(&stream[at..]) {
                 Ok(Some(message)) => {
@@ -109,7 +109,7 @@ async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
                     let is_upgrade = message.target.contains("/switch") && has_upgrade(head);
                     at += message.end;
                     let response = if is_upgrade { SWITCH.to_owned() } else { ok(&message.echoed_text()) };
-                    kept.lock().unwrap().requests.push(message);
+                    contents.lock().unwrap().requests.push(message);
                     if is_upgrade {
                         break Some(response);
                     }
@@ -125,7 +125,7 @@ async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
                 }
                 Ok(None) => break None,
                 Err(_) => {
-                    kept.lock().unwrap().refused += 1;
+                    contents.lock().unwrap().refused += 1;
                     break Some(
                         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
                             .to_owned(),
@@ -145,9 +145,9 @@ const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\
 
 /// After a protocol change every byte is echoed; after an error none is read.
 async fn swallow(mut socket: TcpStream, echo: bool) {
-    let mut piece = [0; 16 * 1024];
-    while let Ok(count @ 1..) = socket.read(&mut piece).await {
-        if echo && socket.write_all(&piece[..count]).await.is_err() {
+    let mut chunk = [0; 16 * 1024];
+    while let Ok(count @ 1..) = socket.read(&mut chunk).await {
+        if echo && socket.write_all(&chunk[..count]).await.is_err() {
             return;
         }
     }

@@ -38,14 +38,14 @@ struct Open {
 }
 
 /// Serves a connection until it ends or can no longer be parsed.
-pub(crate) async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
-    let number = kept.lock().unwrap().begin();
-    if let Err(why) = frames(&mut socket, &kept, number).await {
-        kept.lock().unwrap().broken.push(why);
+pub(crate) async fn connection(mut socket: TcpStream, contents: Arc<Mutex<Kept>>) {
+    let number = contents.lock().unwrap().begin_case();
+    if let Err(why) = frames(&mut socket, &contents, number).await {
+        contents.lock().unwrap().broken.push(why);
     }
 }
 
-async fn frames(socket: &mut TcpStream, kept: &Mutex<Kept>, number: usize) -> Result<(), String> {
+async fn frames(socket: &mut TcpStream, contents: &Mutex<Kept>, number: usize) -> Result<(), String> {
     let mut preface = [0; 24];
     if socket.read_exact(&mut preface).await.is_err() {
         return Ok(());
@@ -100,7 +100,7 @@ async fn frames(socket: &mut TcpStream, kept: &Mutex<Kept>, number: usize) -> Re
             && flags & END_STREAM > 0
             && let Some(one) = open.remove(&stream)
         {
-            out.extend(answer(stream, &one, kept, number));
+            out.extend(respond(stream, &one, contents, number));
         }
     }
 }
@@ -111,14 +111,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Records a complete request and responds to it.
-fn answer(stream: u32, one: &Open, kept: &Mutex<Kept>, number: usize) -> Vec<u8> {
+fn respond(stream: u32, one: &Open, contents: &Mutex<Kept>, number: usize) -> Vec<u8> {
     let value = |name: &[u8]| one.lines.iter().find(|line| line.0 == name).map_or(&b""[..], |line| &line.1);
     let text = |bytes: &[u8]| bytes.iter().copied().map(char::from).collect::<String>();
     let (method, target) = (text(value(b":method")), text(value(b":path")));
     let message = Message { end: 0, method, target, content: one.body.len() };
     let received = format!("seen {}\n", message.echoed_text());
     let is_head = message.method == "HEAD";
-    let mut kept = kept.lock().unwrap();
+    let mut kept = contents.lock().unwrap();
     kept.broken.extend(breaks(one).map(|rule| format!("{rule} in {}", text(&downgraded(one)))));
     kept.streams[number].extend(downgraded(one));
     kept.requests.push(message);
@@ -233,10 +233,10 @@ fn decode(block: &[u8]) -> Result<Vec<Line>, String> {
 }
 
 fn integer(block: &[u8], at: &mut usize, bits: u32) -> Result<usize, String> {
-    let most = (1 << bits) - 1;
-    let mut value = usize::from(block[*at]) & most;
+    let limit = (1 << bits) - 1;
+    let mut value = usize::from(block[*at]) & limit;
     *at += 1;
-    if value < most {
+    if value < limit {
         return Ok(value);
     }
     for shift in [0, 7, 14, 21] {

@@ -27,13 +27,13 @@ const DOCUMENT: &str = "docs/conformance.md";
 
 /// The path for a file that the repository keeps: the file itself with `UPDATE=1`, otherwise a copy in the target folder, so that
 /// a run does not modify the checkout.
-pub(crate) fn output(kept: &str) -> PathBuf {
+pub(crate) fn output(default_name: &str) -> PathBuf {
     if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
-        return checkout().join(kept);
+        return checkout().join(default_name);
     }
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(kept);
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(default_name);
     std::fs::create_dir_all(place.parent().expect("the file is in a folder")).unwrap();
-    println!("this run writes {}; UPDATE=1 writes {kept} instead", place.display());
+    println!("this run writes {}; UPDATE=1 writes {default_name} instead", place.display());
     place
 }
 
@@ -50,7 +50,7 @@ async fn report() {
         println!("{name} {}", front.version);
         let mut report = rules(&front, &recorder).await;
         if reports.is_empty() {
-            own(&front, &recorder, &mut report).await;
+            add_own_results(&front, &recorder, &mut report).await;
         }
         reports.push(report);
         write(&json!({"command": "make conformance", "revision": revision, "proxies": reports}));
@@ -91,7 +91,7 @@ async fn rules(front: &Front, recorder: &Recorder) -> Value {
 }
 
 /// The cases that only Fairway runs.
-async fn own(front: &Front, recorder: &Recorder, report: &mut Value) {
+async fn add_own_results(front: &Front, recorder: &Recorder, report: &mut Value) {
     let servers = servers::all().await;
     let mut smuggled = smuggling::report(front, recorder, &Direction::TO_HTTP1, &servers).await;
     smuggled.extend(towards_http2().await);
@@ -156,7 +156,7 @@ fn every_difference_of_a_peer_is_described() {
     let results: Value = serde_json::from_str(&text).unwrap();
     let proxies: Vec<&Value> = results["proxies"].as_array().unwrap().iter().collect();
     let mut page = String::new();
-    let mut unknown = peers::taken(&mut page, &proxies);
+    let mut unknown = peers::accepted_by(&mut page, &proxies);
     unknown.extend(peers::otherwise(&mut page, &proxies));
     unknown.extend(proxies[1..].iter().flat_map(|proxy| peers::http2(&mut page, proxy)));
     assert_eq!(unknown, Vec::<String>::new(), "conformance/peers.md says how they are looked at");

@@ -38,8 +38,9 @@ async fn scraped() -> &'static Scrape {
 
 async fn after_traffic() -> Scrape {
     let manifests = Manifests::new();
-    let answer = |target: &str| BackendResponse::status(if target == "/missing" { 404 } else { 200 }, "web");
-    let web = Backend::http(move |request| answer(&request.target)).await;
+    let response =
+        |target: &str| BackendResponse::status(if target == "/missing" { 404 } else { 200 }, "web");
+    let web = Backend::http(move |request| response(&request.target)).await;
     let canary = Backend::http(|_| BackendResponse::ok("new")).await;
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     manifests.put("tls.yaml", Authority::new("test").leaf(&["a.test"]).secret_yaml("a", "tls"));
@@ -89,9 +90,9 @@ async fn after_traffic() -> Scrape {
 }
 
 /// Describes the selected series that do not exist.
-fn missing(scrape: &Scrape, asked: &[SelectedSeries]) -> String {
+fn missing(scrape: &Scrape, wanted_series: &[SelectedSeries]) -> String {
     let mut wrong = String::new();
-    for SelectedSeries { metric, variables, fixed, grouped } in asked {
+    for SelectedSeries { metric, variables, fixed, grouped } in wanted_series {
         let variables = variables.iter().map(|label| format!("{label}=~\"$any\""));
         let conditions: Vec<_> = variables.chain((!fixed.is_empty()).then(|| (*fixed).to_owned())).collect();
         let text = format!("{metric}{{{}}}", conditions.join(", "));
@@ -116,7 +117,8 @@ fn missing(scrape: &Scrape, asked: &[SelectedSeries]) -> String {
 #[tokio::test]
 async fn dashboards_and_alerts_of_ingress_nginx_find_their_series_with_their_labels() {
     let scrape = scraped().await;
-    let (renamed, honored) = (scrape.kept(HonorLabels::No), scrape.kept(HonorLabels::Yes));
+    let (renamed, honored) =
+        (scrape.after_relabeling(HonorLabels::No), scrape.after_relabeling(HonorLabels::Yes));
     let mut wrong = missing(&renamed, CONTROLLER) + &missing(&honored, NEXT);
     for kept in [&renamed, &honored] {
         wrong += &missing(kept, PERFORMANCE);
@@ -144,24 +146,24 @@ async fn request_series_have_the_values_that_ingress_nginx_gives_them() {
         ("controller_namespace", "fairway"),
         ("controller_pod", "fairway-0"),
     ];
-    let of = |more: &[(&'static str, &'static str)]| [&pod[..], more].concat();
+    let with_labels = |more: &[(&'static str, &'static str)]| [&pod[..], more].concat();
     let web = [("namespace", "a"), ("ingress", "web"), ("service", "web"), ("path", "/"), ("host", "a.test")];
     let requests = "nginx_ingress_controller_requests";
     let posted = [("method", "POST"), ("status", "200"), ("canary", "")];
     let tried = [("method", "GET"), ("status", "200"), ("canary", "a-new-80")];
-    has(requests, &of(&[&web[..], &posted[..]].concat()));
-    has(requests, &of(&[&web[..], &tried[..]].concat()));
-    has(requests, &of(&[("ingress", ""), ("host", "*"), ("path", ""), ("status", "404")]));
-    has(requests, &of(&[("ingress", "empty"), ("service", "empty"), ("status", "503")]));
+    has(requests, &with_labels(&[&web[..], &posted[..]].concat()));
+    has(requests, &with_labels(&[&web[..], &tried[..]].concat()));
+    has(requests, &with_labels(&[("ingress", ""), ("host", "*"), ("path", ""), ("status", "404")]));
+    has(requests, &with_labels(&[("ingress", "empty"), ("service", "empty"), ("status", "503")]));
     let orphan = "nginx_ingress_controller_orphan_ingress";
-    has(orphan, &of(&[("namespace", "a"), ("ingress", "gone"), ("type", "no-service")]));
-    has(orphan, &of(&[("namespace", "a"), ("ingress", "empty"), ("type", "no-endpoint")]));
+    has(orphan, &with_labels(&[("namespace", "a"), ("ingress", "gone"), ("type", "no-service")]));
+    has(orphan, &with_labels(&[("namespace", "a"), ("ingress", "empty"), ("type", "no-endpoint")]));
     assert_eq!(scrape.named(orphan).count(), 2, "Ingresses with endpoints have no series");
     let certificate = [("host", "a.test"), ("namespace", "a"), ("secret_name", "tls"), ("class", pod[0].1)];
     has("nginx_ingress_controller_ssl_expire_time_seconds", &certificate);
     let algorithm = [("public_key_algorithm", "ECDSA")];
     has("nginx_ingress_controller_ssl_certificate_info", &[&certificate[..], &algorithm[..]].concat());
-    has("nginx_ingress_controller_build_info", &of(&[("release", env!("CARGO_PKG_VERSION"))]));
+    has("nginx_ingress_controller_build_info", &with_labels(&[("release", env!("CARGO_PKG_VERSION"))]));
     let paths: BTreeSet<_> = scrape.named(requests).map(|series| series.labels["path"].as_str()).collect();
     assert_eq!(paths, BTreeSet::from(["", "/"]), "the path label is the path of a rule, never of a request");
 }
@@ -277,11 +279,11 @@ fn templated(text: &str) -> Vec<&str> {
 
 /// The names in a text that a query does not keep.
 fn lost<'t>(text: &'t str, query: &Query) -> Vec<&'t str> {
-    let kept: BTreeSet<&String> = query.groupings.iter().flat_map(|(labels, _)| labels).collect();
-    let everything = kept.is_empty();
+    let grouped_by: BTreeSet<&String> = query.groupings.iter().flat_map(|(labels, _)| labels).collect();
+    let everything = grouped_by.is_empty();
     templated(text)
         .into_iter()
-        .filter(|name| !everything && !kept.iter().any(|label| label == name))
+        .filter(|name| !everything && !grouped_by.iter().any(|label| label == name))
         .collect()
 }
 
@@ -290,7 +292,7 @@ async fn alerts_of_the_chart_use_only_exposed_metrics() {
     let documented = Documented::read();
     let mut wrong = String::new();
     for honor in [HonorLabels::Yes, HonorLabels::No] {
-        let scrape = scraped().await.kept(honor);
+        let scrape = scraped().await.after_relabeling(honor);
         for Alert { alert, expr, annotations, .. } in alerts(honor) {
             match Query::parse(&expr) {
                 Ok(query) => {
@@ -344,7 +346,7 @@ async fn the_dashboard_of_the_chart_uses_only_exposed_metrics() {
     let text = file("charts/fairway/files/dashboard.json");
     let mut wrong = String::new();
     for honor in [HonorLabels::Yes, HonorLabels::No] {
-        let scrape = scraped().await.kept(honor);
+        let scrape = scraped().await.after_relabeling(honor);
         let dashboard: Value = serde_json::from_str(&rendered(&text, honor)).unwrap();
         let queries = queries(&dashboard);
         assert!(queries.len() > 40, "the queries were found");
@@ -416,7 +418,7 @@ async fn the_documented_types_and_labels_are_those_of_a_scrape() {
 
 #[tokio::test]
 async fn a_query_for_a_missing_metric_is_detected() {
-    let (scrape, documented) = (scraped().await.kept(HonorLabels::No), Documented::read());
+    let (scrape, documented) = (scraped().await.after_relabeling(HonorLabels::No), Documented::read());
     for (query, part) in [
         ("fairway_nothing", "not exposed"),
         ("fairway_faults_total{status=\"1\"}", "no label status"),

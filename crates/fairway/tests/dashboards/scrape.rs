@@ -73,8 +73,8 @@ impl Scrape {
     }
 
     /// The series as Prometheus stores them.
-    pub(crate) fn kept(&self, honor: HonorLabels) -> Self {
-        let series = self.series.iter().map(|series| series.kept(honor)).collect();
+    pub(crate) fn after_relabeling(&self, honor: HonorLabels) -> Self {
+        let series = self.series.iter().map(|series| series.after_relabeling(honor)).collect();
         Self { types: self.types.clone(), series }
     }
 
@@ -85,7 +85,7 @@ impl Scrape {
 }
 
 impl Series {
-    fn kept(&self, honor: HonorLabels) -> Self {
+    fn after_relabeling(&self, honor: HonorLabels) -> Self {
         // An empty label counts as absent.
         let mut labels = self.labels.clone();
         labels.retain(|_, value| !value.is_empty());
@@ -149,8 +149,8 @@ fn a_scrape_is_read_with_its_escapes_and_kept_with_the_labels_of_its_target() {
     assert_eq!(scrape.kind("h_bucket"), Some(("h", "histogram")));
     assert_eq!(scrape.kind("a_sum"), None);
     assert_eq!(scrape.series[0].labels["path"], "/\"}\\");
-    assert!(!scrape.kept(HonorLabels::Yes).series[0].labels.contains_key("none"));
-    let label = |honor, name: &str| scrape.kept(honor).series[0].labels.get(name).cloned();
+    assert!(!scrape.after_relabeling(HonorLabels::Yes).series[0].labels.contains_key("none"));
+    let label = |honor, name: &str| scrape.after_relabeling(honor).series[0].labels.get(name).cloned();
     assert_eq!(label(HonorLabels::Yes, "namespace").as_deref(), Some("x"));
     assert_eq!(label(HonorLabels::No, "namespace").as_deref(), Some("fairway"));
     assert_eq!(label(HonorLabels::No, "exported_namespace").as_deref(), Some("x"));

@@ -132,7 +132,7 @@ impl<'f> Browser<'f> {
     }
 
     /// Requests a page that needs a login.
-    async fn begin(&mut self, target: &str) -> SentAway {
+    async fn begin_login(&mut self, target: &str) -> SentAway {
         let response = self.go(target).await;
         assert_eq!(response.status, 302, "{}", response.text());
         let location = response.header("Location").unwrap();
@@ -147,7 +147,7 @@ impl<'f> Browser<'f> {
     }
 
     async fn log_in(&mut self, site: &Site, target: &str) -> RawResponse {
-        let sent = self.begin(target).await;
+        let sent = self.begin_login(target).await;
         self.come_back(site, &sent).await
     }
 
@@ -165,7 +165,7 @@ async fn a_user_logs_in_comes_back_to_the_page_and_logs_out() {
     let site = Site::new().await;
     let fairway = site.run().await;
     let mut browser = Browser::new(&fairway);
-    let sent = browser.begin("/cart?id=7&x=%2F").await;
+    let sent = browser.begin_login("/cart?id=7&x=%2F").await;
     let expected = [
         ("client_id", "shop"),
         ("code_challenge_method", "S256"),
@@ -198,7 +198,7 @@ async fn a_user_logs_in_comes_back_to_the_page_and_logs_out() {
     assert_eq!(query["post_logout_redirect_uri"], "https://shop.test/");
     assert!(query["id_token_hint"].starts_with("ey") && query["client_id"] == "shop");
     assert!(browser.cookies.is_empty());
-    browser.begin("/cart").await;
+    browser.begin_login("/cart").await;
     let behaviour = site.provider.behaviour.lock().unwrap();
     assert!(behaviour.problems.is_empty(), "{:?}", behaviour.problems);
 }
@@ -264,7 +264,7 @@ async fn a_provider_that_is_away_ends_no_session_that_holds_and_begins_none() {
     let mut browser = Browser::new(&fairway);
     assert_eq!(browser.log_in(&site, "/").await.status, 302);
     let mut other = Browser::new(&fairway);
-    let sent = other.begin("/").await;
+    let sent = other.begin_login("/").await;
     site.provider.backend.kill().await;
     assert_eq!(browser.go("/").await.status, 200);
     let response = other.come_back(&site, &sent).await;
@@ -308,11 +308,11 @@ async fn callbacks_without_a_login_of_this_browser_start_no_session() {
     let site = Site::new().await;
     let fairway = site.run().await;
     let mut mallory = Browser::new(&fairway);
-    let hers = mallory.begin("/").await;
+    let hers = mallory.begin_login("/").await;
     let her_code = site.provider.code(&hers.request);
     let her_state = &hers.request["state"];
     let mut victim = Browser::new(&fairway);
-    let sent = victim.begin("/").await;
+    let sent = victim.begin_login("/").await;
     let state = &sent.request["state"];
     let attacks = [
         ("her code and state", format!("code={her_code}&state={her_state}"), 400),
@@ -343,9 +343,9 @@ async fn callbacks_without_a_login_of_this_browser_start_no_session() {
     }
     let post = Request::post(HOST, "/oauth2/callback", "").header("Cookie", &victim.cookie_line()).close();
     assert_eq!(victim.send(post).await.status, 400);
-    let kept = victim.cookies.clone();
+    let victim_cookies = victim.cookies.clone();
     assert_eq!(victim.come_back(&site, &sent).await.status, 302, "the login still succeeds");
-    let mut replay = Browser { cookies: kept, ..Browser::new(&fairway) };
+    let mut replay = Browser { cookies: victim_cookies, ..Browser::new(&fairway) };
     let response = replay.go(&format!("/oauth2/callback?code=code-1&state={state}")).await;
     assert_eq!(response.status, 502, "the code is already used");
     assert!(replay.session_cookie().is_none());
@@ -452,7 +452,7 @@ async fn cookies_of_others_are_no_sessions() {
     assert_eq!(browser.log_in(&site, "/").await.status, 302);
     let (name, value) = browser.session_cookie().map(|(name, value)| (name.clone(), value.clone())).unwrap();
     let mut started = Browser::new(&fairway);
-    started.begin("/").await;
+    started.begin_login("/").await;
     let attempt = started.cookies.values().next().unwrap().clone();
     let middle = value.len() / 2;
     let flipped = if value.as_bytes()[middle] == b'A' { "B" } else { "A" };

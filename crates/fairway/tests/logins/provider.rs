@@ -67,7 +67,7 @@ impl Provider {
             problems: Vec::new(),
         }));
         let answering = Arc::clone(&behaviour);
-        let backend = Backend::http(move |request| answering.lock().unwrap().answer(request)).await;
+        let backend = Backend::http(move |request| answering.lock().unwrap().respond(request)).await;
         Self { backend, behaviour }
     }
 
@@ -85,7 +85,7 @@ impl Provider {
 }
 
 impl Behaviour {
-    fn answer(&mut self, request: &RecordedRequest) -> BackendResponse {
+    fn respond(&mut self, request: &RecordedRequest) -> BackendResponse {
         match request.target.strip_prefix("/realms/shop") {
             Some("/.well-known/openid-configuration") => json_answer(200, &self.metadata),
             Some("/keys") => BackendResponse::ok(jwk_set(std::slice::from_ref(&self.signer))),

@@ -119,7 +119,7 @@ impl Exchange {
     /// The deviation of Fairway's outcome.
     pub(crate) fn judge(&self, now: &Answered) -> Option<String> {
         let nginx = self.nginx.as_ref().expect("the request to nginx succeeds");
-        let asked = format!(
+        let requests = format!(
             "{:?} {} {:?}",
             self.proxy_header.as_deref().unwrap_or_default(),
             self.target.as_deref().unwrap_or("/"),
@@ -127,11 +127,11 @@ impl Exchange {
         );
         match (&self.fairway, &self.why) {
             (None, None) if now == nginx => None,
-            (None, None) => Some(format!("{asked}: nginx {nginx:?}, now {now:?}")),
-            (Some(meant), Some(_)) if meant == nginx => Some(format!("{asked}: it is no difference")),
+            (None, None) => Some(format!("{requests}: nginx {nginx:?}, now {now:?}")),
+            (Some(meant), Some(_)) if meant == nginx => Some(format!("{requests}: it is no difference")),
             (Some(meant), Some(_)) if now == meant => None,
-            (Some(meant), Some(_)) => Some(format!("{asked}: meant {meant:?}, now {now:?}")),
-            _ => Some(format!("{asked}: a difference has an answer and a reason")),
+            (Some(meant), Some(_)) => Some(format!("{requests}: meant {meant:?}, now {now:?}")),
+            _ => Some(format!("{requests}: a difference has an answer and a reason")),
         }
     }
 }

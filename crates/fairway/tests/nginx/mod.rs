@@ -50,8 +50,8 @@ async fn keys_of_nginx_have_its_effect_or_differ_by_design() {
             file.write();
         }
         assert!(file.cases.len() >= cases, "{name}: {} cases", file.cases.len());
-        let asked: usize = file.cases.iter().map(|case| case.exchanges.len()).sum();
-        assert!(asked >= exchanges, "{name}: {asked} exchanges");
+        let exchange_count: usize = file.cases.iter().map(|case| case.exchanges.len()).sum();
+        assert!(exchange_count >= exchanges, "{name}: {exchange_count} exchanges");
         wrong.extend(replayed(file.cases).await.into_iter().map(|found| format!("{name}: {found}")));
     }
     assert!(wrong.is_empty(), "{} deviations:\n{}", wrong.len(), wrong.join("\n"));
@@ -63,7 +63,7 @@ async fn record(case: &mut Case, root: &Path) {
     let nginx = Nginx::start(root, case, backend.address(), pages.address()).await;
     let _waiting = waiting(nginx.address, case, &backend).await;
     for exchange in &mut case.exchanges {
-        exchange.nginx = Some(ask(nginx.address, exchange, &backend, &pages).await);
+        exchange.nginx = Some(send_exchange(nginx.address, exchange, &backend, &pages).await);
     }
 }
 
@@ -90,7 +90,7 @@ async fn replay(case: Case) -> Vec<String> {
     let _waiting = waiting(fairway.http, &case, &backend).await;
     let mut found = Vec::new();
     for exchange in &case.exchanges {
-        let now = ask(fairway.http, exchange, &backend, &pages).await;
+        let now = send_exchange(fairway.http, exchange, &backend, &pages).await;
         found.extend(exchange.judge(&now).map(|problem| format!("{}: {problem}", case.name)));
     }
     found
@@ -142,7 +142,12 @@ fn manifests(case: &Case, backend: SocketAddr, pages: SocketAddr) -> Manifests {
 }
 
 /// One exchange over a new connection.
-async fn ask(address: SocketAddr, exchange: &Exchange, backend: &Backend, pages: &Backend) -> Answered {
+async fn send_exchange(
+    address: SocketAddr,
+    exchange: &Exchange,
+    backend: &Backend,
+    pages: &Backend,
+) -> Answered {
     let (before, pages_before) = (backend.request_count(), pages.request_count());
     let mut client = Client::connect(address).await.unwrap();
     if let Some(header) = &exchange.proxy_header {

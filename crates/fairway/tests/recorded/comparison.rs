@@ -16,14 +16,14 @@ const NOT_COMPARED: &[&str] = &["date", "connection", "content-length", "keep-al
 /// A deviation from the recording: `what: recorded -> now`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deviation {
-    pub(crate) what: String,
+    pub(crate) description: String,
     pub(crate) recorded: String,
     pub(crate) now: String,
 }
 
 /// Replays `exchange` and returns the deviations. `secret` is the certificate that must be presented, if there is one.
 pub(crate) async fn replay(fairway: &Fairway, exchange: &Exchange, secret: Option<&[u8]>) -> Vec<Deviation> {
-    match ask(fairway, &exchange.request).await {
+    match send_case(fairway, &exchange.request).await {
         Ok((answer, shown)) => {
             let mut found = deviations(&exchange.answer, &answer);
             if shown.is_some() && secret.is_some_and(|secret| shown.as_deref() != Some(secret)) {
@@ -36,7 +36,7 @@ pub(crate) async fn replay(fairway: &Fairway, exchange: &Exchange, secret: Optio
 }
 
 /// Sends the request of a recorded exchange and returns the response and the presented certificate.
-pub(crate) async fn ask(
+pub(crate) async fn send_case(
     fairway: &Fairway,
     asked: &RecordingRequest,
 ) -> io::Result<(RawResponse, Option<Vec<u8>>)> {
@@ -169,7 +169,7 @@ fn shortened(value: String) -> String {
 }
 
 fn deviation(what: &str, recorded: &str, now: impl Into<String>) -> Deviation {
-    Deviation { what: what.to_owned(), recorded: recorded.to_owned(), now: now.into() }
+    Deviation { description: what.to_owned(), recorded: recorded.to_owned(), now: now.into() }
 }
 
 fn text(value: &Value) -> String {

@@ -6,7 +6,7 @@ pub(crate) struct Difference {
     pub(crate) case: &'static str,
     /// The index of the exchange in the case.
     pub(crate) exchange: usize,
-    pub(crate) what: &'static str,
+    pub(crate) description: &'static str,
     pub(crate) recorded: &'static str,
     pub(crate) now: &'static str,
     pub(crate) why: &'static str,
@@ -45,5 +45,5 @@ const fn difference(
     now: &'static str,
     why: &'static str,
 ) -> Difference {
-    Difference { case, exchange, what, recorded, now, why }
+    Difference { case, exchange, description: what, recorded, now, why }
 }

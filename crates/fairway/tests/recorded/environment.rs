@@ -23,11 +23,11 @@ pub(crate) async fn environment(certificate: &Leaf) -> Manifests {
     manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/environment.yaml");
     let recorded = std::fs::read_to_string(file).unwrap();
-    let kept: Vec<_> = recorded
+    let headers: Vec<_> = recorded
         .split("\n---\n")
         .filter(|object| !object.contains("kind: Deployment") && !object.contains("name: cert,"))
         .collect();
-    manifests.put("environment.yaml", kept.join("\n---\n"));
+    manifests.put("environment.yaml", headers.join("\n---\n"));
     manifests.put("certificate.yaml", certificate.secret_yaml(NAMESPACE, "cert"));
     for service in SERVICES {
         let address = echo(service).await;

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use agreement::Agreement;
 use case::{Case, Exchange};
-use comparison::{Deviation, ask, replay};
+use comparison::{Deviation, replay, send_case};
 use differences::{DIFFERENCES, Difference};
 use environment::{FLAGS, add_ingresses, environment};
 
@@ -100,15 +100,15 @@ fn certificate() -> Leaf {
 
 fn is_meant(it: &Difference, case: &str, exchange: usize, found: &Deviation) -> bool {
     (it.case, it.exchange) == (case, exchange)
-        && (it.what, it.recorded, it.now) == (&found.what, &found.recorded, &found.now)
+        && (it.description, it.recorded, it.now) == (&found.description, &found.recorded, &found.now)
 }
 
 fn named(it: &Difference) -> String {
-    format!("{} {}: {}: {}", it.case, it.exchange, it.what, it.why)
+    format!("{} {}: {}: {}", it.case, it.exchange, it.description, it.why)
 }
 
 fn describe(case: &Case, exchange: &Exchange, found: &Deviation) -> String {
-    let (asked, Deviation { what, recorded, now }) = (&exchange.request, found);
+    let (asked, Deviation { description: what, recorded, now }) = (&exchange.request, found);
     format!(
         "{}: {} {}://{}{}: {what}: recorded {recorded:?}, now {now:?}",
         case.name, asked.method, asked.scheme, asked.host, asked.target
@@ -131,17 +131,20 @@ async fn every_unsupported_annotation_is_reported_and_protected_hosts_are_closed
         }
     }
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), FLAGS).await;
-    let mut asked = 0;
+    let mut requests = 0;
     for (case, ingress) in &closed {
         for exchange in case.exchanges.iter().filter(|it| serves(case, ingress, &it.request.host)) {
-            let (answer, _) = ask(&fairway, &exchange.request).await.unwrap();
+            let (answer, _) = send_case(&fairway, &exchange.request).await.unwrap();
             // ingress-nginx does not configure an Ingress with a snippet: both return 404.
             assert!(matches!(answer.status, 404 | 503), "{}: {:?}", case.name, exchange.request);
-            asked += 1;
+            requests += 1;
         }
     }
-    println!("{} cases for later, {asked} exchanges with protected hosts answered 404 or 503", cases.len());
-    assert!(asked > 0);
+    println!(
+        "{} cases for later, {requests} exchanges with protected hosts answered 404 or 503",
+        cases.len()
+    );
+    assert!(requests > 0);
 }
 
 #[tokio::test]

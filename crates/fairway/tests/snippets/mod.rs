@@ -15,7 +15,7 @@ use fairway_testkit::manifests::{Manifests, config_map, ingress_class, service_w
 use fairway_testkit::process::Fairway;
 use serde_json::Value;
 
-use crate::recorded::comparison::{Deviation, ask, replay};
+use crate::recorded::comparison::{Deviation, replay, send_case};
 use set::{Outcome, Snippet};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
@@ -91,17 +91,17 @@ async fn outcome<'s>(group: &[&'s Snippet]) -> Vec<(&'s str, SnippetOutcome)> {
     for snippet in group {
         let of_settings = || refusals.get("ingress-nginx-controller");
         let refused = refusals.get(&snippet.name).or_else(of_settings);
-        fates.push((&*snippet.name, fate(&fairway, snippet, refused).await));
+        fates.push((&*snippet.name, snippet_outcome(&fairway, snippet, refused).await));
     }
     echoes.iter().for_each(tokio::task::JoinHandle::abort);
     fates
 }
 
-async fn fate(fairway: &Fairway, snippet: &Snippet, refused: Option<&String>) -> SnippetOutcome {
+async fn snippet_outcome(fairway: &Fairway, snippet: &Snippet, refused: Option<&String>) -> SnippetOutcome {
     let mut different = Vec::new();
     if let Some(reason) = refused {
         for exchange in snippet.exchanges() {
-            let (response, _) = ask(fairway, &exchange.request).await.unwrap();
+            let (response, _) = send_case(fairway, &exchange.request).await.unwrap();
             // Some requests are malformed in any case.
             if !matches!(response.status, 400 | 503) {
                 different.push(format!("it is refused, and its paths answer {}", response.status));
@@ -117,12 +117,12 @@ async fn fate(fairway: &Fairway, snippet: &Snippet, refused: Option<&String>) ->
         return SnippetOutcome::Different(vec![format!("nginx refuses it: {why}")]);
     }
     for exchange in snippet.exchanges() {
-        let asked = &exchange.request;
+        let request = &exchange.request;
         let found = replay(fairway, exchange, None).await;
         different.extend(found.iter().filter(|it| !is_of_echo(it)).map(|it| {
             format!(
                 "{} {}: {}: recorded {:?}, now {:?}",
-                asked.method, asked.target, it.what, it.recorded, it.now
+                request.method, request.target, it.description, it.recorded, it.now
             )
         }));
     }
@@ -131,7 +131,7 @@ async fn fate(fairway: &Fairway, snippet: &Snippet, refused: Option<&String>) ->
 
 /// Whether a deviation is only that a response has no echo to compare: it has no body, or another type.
 fn is_of_echo(found: &Deviation) -> bool {
-    found.what == "upstream" && matches!(&*found.now, "none" | "")
+    found.description == "upstream" && matches!(&*found.now, "none" | "")
 }
 
 /// Why snippets are refused, by object name.
@@ -141,11 +141,11 @@ fn refusals(directory: &Path) -> BTreeMap<String, String> {
     let text = String::from_utf8(output.stdout).unwrap();
     let found = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let found = found.filter(|it| it["code"] == "unsupported-protection");
-    let said = |it: Value| {
+    let logged = |it: Value| {
         let (name, message) = (it["origin"]["name"].as_str()?.to_owned(), it["problem"].as_str()?.to_owned());
         Some((name, message))
     };
-    found.filter_map(said).collect()
+    found.filter_map(logged).collect()
 }
 
 /// The numbers of served and refused snippets, and each refused one with the reason.

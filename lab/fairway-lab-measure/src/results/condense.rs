@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::results::measure::{Bucket, Measure};
-use crate::results::whole::Results;
+use crate::results::results_file::Results;
 
 /// The sentence about it in the file.
 const CONDENSED: &str = "This file is condensed: the names of raw histograms and all percentiles of times from sending but \
@@ -65,8 +65,8 @@ fn condense(measure: &mut Measure) {
     load.service.percentiles.retain(|point| (point.percent - FROM_SENDING).abs() < 1e-9);
 }
 
-fn shorten(piece: &mut Bucket) {
-    for figure in [&mut piece.p50_ms, &mut piece.p99_ms, &mut piece.max_ms] {
+fn shorten(chunk: &mut Bucket) {
+    for figure in [&mut chunk.p50_ms, &mut chunk.p99_ms, &mut chunk.max_ms] {
         *figure = round_digits(*figure, OF_A_PIECE);
     }
 }
@@ -107,8 +107,8 @@ fn round_digits(figure: f64, digits: i32) -> f64 {
 mod tests {
     use super::*;
     use crate::results::measure::{Latency, Load, OverTime, Percentile};
+    use crate::results::results_file::Environment;
     use crate::results::run::Run;
-    use crate::results::whole::Environment;
 
     fn point(percent: f64) -> Percentile {
         Percentile { percent, ms: 1.0 + percent / 1e3, above: 100 }
@@ -120,12 +120,12 @@ mod tests {
     }
 
     fn measure() -> Measure {
-        let piece = Bucket { p50_ms: 0.123_456, max_ms: 98_765.4, ..Bucket::default() };
+        let chunk = Bucket { p50_ms: 0.123_456, max_ms: 98_765.4, ..Bucket::default() };
         let load = Load {
             latency: latency(),
             service: latency(),
             rate: 12_345.678_901_234,
-            over_time: OverTime { series: vec![piece] },
+            over_time: OverTime { series: vec![chunk] },
             ..Load::default()
         };
         serde_json::from_value(serde_json::json!({
@@ -148,16 +148,17 @@ mod tests {
 
     #[test]
     fn what_no_report_reads_is_gone_and_the_rest_is_there() {
-        let percents = |of: &Latency| of.percentiles.iter().map(|point| point.percent).collect::<Vec<_>>();
-        let kept = condense_results(results());
-        for one in &kept.runs[0].measures {
+        let percents =
+            |latency: &Latency| latency.percentiles.iter().map(|point| point.percent).collect::<Vec<_>>();
+        let condensed = condense_results(results());
+        for one in &condensed.runs[0].measures {
             assert_eq!(percents(&one.load.latency), percents(&latency()));
             assert_eq!(percents(&one.load.service), [99.0]);
             assert_eq!(one.load.latency.histogram, None);
-            let piece = one.load.over_time.series[0];
-            assert_eq!((piece.p50_ms, piece.max_ms), (0.1235, 98_770.0));
+            let chunk = one.load.over_time.series[0];
+            assert_eq!((chunk.p50_ms, chunk.max_ms), (0.1235, 98_770.0));
         }
-        assert_eq!((kept.runs[0].measures.len(), kept.limitations.len()), (2, 2));
+        assert_eq!((condensed.runs[0].measures.len(), condensed.limitations.len()), (2, 2));
     }
 
     #[test]

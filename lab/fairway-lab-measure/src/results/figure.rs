@@ -3,11 +3,11 @@
 
 use serde::{Deserialize, Deserializer};
 
-pub(super) fn one<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+pub(super) fn read_number<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-pub(super) fn all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+pub(super) fn read_numbers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
     let figures = Vec::<Option<f64>>::deserialize(from)?;
     Ok(figures.into_iter().map(|figure| figure.unwrap_or(f64::NAN)).collect())
 }

@@ -12,7 +12,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::results::condense::{self, condense_results};
-use crate::results::whole::{Results, SCHEMA};
+use crate::results::results_file::{Results, SCHEMA};
 
 /// The name of the file in a run's folder.
 pub const RESULTS: &str = "results.json";

@@ -33,7 +33,7 @@ pub struct Measure {
     pub beside: Option<String>,
     /// Seconds from the beginning of the case, on the clock of its [`Event`](super::Event)s, to this stream's first request.
     /// Every peer's case begins at 0, so that peers can be laid over one another.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub begun_s: f64,
     /// The clients' view.
     pub load: Load,
@@ -50,13 +50,13 @@ pub struct Load {
     /// The offered load.
     pub offered: Offered,
     /// Complete responses per second.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub rate: f64,
     /// Response bytes per second, including heads.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub bytes_rate: f64,
     /// From the first intended request to the last response, seconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub seconds: f64,
     /// Requests, responses, connections.
     pub counts: Counts,
@@ -214,10 +214,10 @@ pub struct Example {
     /// What became of it.
     pub class: Class,
     /// When it was due, seconds from the beginning of the stream.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub at_s: f64,
     /// From the due time to the failure, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub after_ms: f64,
     /// The description, e.g. the system's error text or the response head.
     pub text: String,
@@ -229,16 +229,16 @@ pub struct Latency {
     /// How many values.
     pub count: u64,
     /// Smallest, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub min_ms: f64,
     /// Mean, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub mean_ms: f64,
     /// Standard deviation, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub deviation_ms: f64,
     /// Largest, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub max_ms: f64,
     /// The usual ones, ascending, dense enough to draw the curve: 0, 10, .. 90, 95, 99, 99.5, 99.9, 99.95, .. 99.9999.
     pub percentiles: Vec<Percentile>,
@@ -250,10 +250,10 @@ pub struct Latency {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
     /// In percent, 0 to 100.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub percent: f64,
     /// Milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub ms: f64,
     /// The number of values above; with fewer than 10 the point is marked.
     pub above: u64,
@@ -264,16 +264,16 @@ pub struct Percentile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Median, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub p50_ms: f64,
     /// 99th percentile, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub p99_ms: f64,
     /// 99.9th percentile, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub p999_ms: f64,
     /// Largest, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub max_ms: f64,
 }
 
@@ -300,23 +300,23 @@ pub struct Tls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
     /// Its beginning, seconds from the beginning of the stream; requests belong to the bucket of their intended time.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub at_s: f64,
     /// Its length, seconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub seconds: f64,
     /// Requests that were due.
     pub requests: u64,
     /// Those of them that failed.
     pub errors: u64,
     /// Median of the successful ones, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub p50_ms: f64,
     /// Their 99th percentile.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub p99_ms: f64,
     /// Their largest.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub max_ms: f64,
 }
 
@@ -324,15 +324,15 @@ pub struct Bucket {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// User and system time, seconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub cpu_s: f64,
     /// The part in user space, seconds, if the kernel reports it.
     pub user_s: Option<f64>,
     /// `cpu_s` for each answered request, microseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub us_per_request: f64,
     /// Mean CPUs in use: 1.0 is one CPU all of the time.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub cpus: f64,
     /// Memory at the end, bytes: resident, without file pages that can be dropped.
     pub memory_bytes: Option<u64>,

@@ -11,8 +11,8 @@ mod condense;
 mod figure;
 mod file;
 mod measure;
+mod results_file;
 mod run;
-mod whole;
 
 pub use condense::condense_results;
 pub use file::{HISTOGRAMS, RESULTS, read, read_kept, write, write_kept};
@@ -20,5 +20,5 @@ pub use measure::{
     Backstage, Bucket, Class, Cost, Counts, Delivered, Deliveries, Distance, Example, Latency, Lateness,
     Load, Measure, Offered, OverTime, Percentile, Settings, Tls,
 };
+pub use results_file::{Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, Results, SCHEMA};
 pub use run::{ENOUGH_PAIRS, Event, Finding, Parameter, Propagation, Question, Run, Spike, Supplement};
-pub use whole::{Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, Results, SCHEMA};

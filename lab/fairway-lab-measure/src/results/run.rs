@@ -22,7 +22,7 @@ pub struct Run {
     /// What was shortened or scaled, one sentence each.
     pub shortened: Vec<String>,
     /// Its duration, seconds; 0 if it did not finish.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub seconds: f64,
     /// All streams.
     pub measures: Vec<Measure>,
@@ -91,7 +91,7 @@ pub struct Event {
     /// The case of the streams that ran.
     pub case: String,
     /// Seconds from the beginning of the case: the clock that [`Measure::begun_s`] is on.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub at_s: f64,
     /// For people, e.g. `backend 3 -> 4`, `CORS headers added`.
     pub label: String,
@@ -114,15 +114,15 @@ pub struct Spike {
     /// The label of the event.
     pub event: String,
     /// When it was, on the run's clock, seconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub at_s: f64,
     /// Highest latency in the second after it, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub highest_ms: f64,
     /// The same of the stream straight to the pods at the same time.
     pub direct_ms: Option<f64>,
     /// How long latency stayed above twice the quiet p99 after it, seconds, minus that of the direct stream.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub lasted_s: f64,
     /// Failed requests from the event to the next.
     pub errors: u64,
@@ -146,7 +146,7 @@ pub struct Finding {
     /// Its unit, e.g. `s` or `bytes`; empty for a count.
     pub unit: String,
     /// The figure itself.
-    #[serde(deserialize_with = "figure::one")]
+    #[serde(deserialize_with = "figure::read_number")]
     pub value: f64,
 }
 
@@ -160,7 +160,7 @@ pub struct Propagation {
     /// `add one by one`, `change under load`, `first answer of the new`, `last answer of the old`.
     pub case: String,
     /// From the write to the effect, milliseconds, in the order of the changes.
-    #[serde(deserialize_with = "figure::all")]
+    #[serde(deserialize_with = "figure::read_numbers")]
     pub ms: Vec<f64>,
     /// Changes that had no effect in time.
     pub lost: u64,

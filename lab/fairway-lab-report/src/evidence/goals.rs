@@ -86,7 +86,7 @@ pub(super) fn all(suites: &Suites) -> anyhow::Result<Vec<Goal>> {
     for promise in &declared.promises {
         goals.extend(promise.goals(suites, &environment)?);
     }
-    if let Some(report) = suites.all.get("cluster") {
+    if let Some(report) = suites.by_name.get("cluster") {
         goals.extend(cluster(report)?);
     }
     Ok(goals)
@@ -106,9 +106,9 @@ fn cpu(declared: &Declared, benches: &[Bench]) -> Vec<Goal> {
         let (_, _, ratio, cpus, bench) = found.max_by_key(|(enough, at, ..)| (*enough, *at))?;
         Some((ratio, cpus, bench))
     };
-    let goal = |bench: Option<&Bench>, name: String, of: String, target, measured: String, verdict| {
+    let goal = |bench: Option<&Bench>, name: String, subject: String, target, measured: String, verdict| {
         let suite = bench.map_or("cpu", |bench| &bench.suite).to_owned();
-        Goal { suite, part: "cpu", name, of, target, measured, verdict }
+        Goal { suite, part: "cpu", name, of: subject, target, measured, verdict }
     };
     let pairs = |ratio: Ratio, cpus| {
         let text = if ratio.pairs >= ENOUGH_PAIRS { ratio.text() } else { "no ratio".to_owned() };
@@ -119,9 +119,9 @@ fn cpu(declared: &Declared, benches: &[Bench]) -> Vec<Goal> {
         let (name, target) = (title(scenario), format!("at least {at_least:.2} x"));
         goals.push(match newest(scenario, peer) {
             Some((ratio, cpus, bench)) => {
-                let said = bench.versions.get(peer).map_or("", |text| version(text));
-                let of = format!("{peer} {said}").trim().to_owned();
-                goal(Some(bench), name, of, target, pairs(ratio, cpus), verdict(ratio, *at_least))
+                let version = bench.versions.get(peer).map_or("", |text| version(text));
+                let subject = format!("{peer} {version}").trim().to_owned();
+                goal(Some(bench), name, subject, target, pairs(ratio, cpus), verdict(ratio, *at_least))
             }
             None => goal(None, name, peer.clone(), target, "no pair counts".to_owned(), NOT_MEASURED),
         });
@@ -171,7 +171,7 @@ fn verdict(ratio: Ratio, goal: f64) -> &'static str {
 
 impl Promise {
     fn goals(&self, suites: &Suites, environment: &Environment<'_>) -> anyhow::Result<Vec<Goal>> {
-        let whole = suites.all.get(&self.suite).map(|all| Value::from(Serde(all)));
+        let whole = suites.by_name.get(&self.suite).map(|all| Value::from(Serde(all)));
         let Some(whole) = whole else { return Ok(vec![self.open(self.name.clone())]) };
         let parts: Vec<Value> = match &self.each {
             Some(list) => environment.compile_expression(list)?.eval(whole)?.try_iter()?.collect(),
@@ -181,8 +181,8 @@ impl Promise {
     }
 
     fn goal(&self, results: &Value, environment: &Environment<'_>) -> anyhow::Result<Goal> {
-        let said = |template: &str| environment.render_str(template, results.clone());
-        let name = said(&self.name)?;
+        let rendered = |template: &str| environment.render_str(template, results.clone());
+        let name = rendered(&self.name)?;
         let figure = match environment.compile_expression(&self.figure)?.eval(results.clone()) {
             Err(error) if error.kind() == ErrorKind::UndefinedError => None,
             figure => Some(figure?).filter(|figure| !figure.is_undefined()),
@@ -192,7 +192,7 @@ impl Promise {
         let holds =
             self.at_most.is_none_or(|most| figure <= most) && self.below.is_none_or(|most| figure < most);
         let verdict = if holds { MET } else { MISSED };
-        Ok(Goal { measured: said(&self.measured)?, verdict, ..self.open(name) })
+        Ok(Goal { measured: rendered(&self.measured)?, verdict, ..self.open(name) })
     }
 
     fn open(&self, name: String) -> Goal {
@@ -257,7 +257,7 @@ mod tests {
     fn goals_that_were_missed_are_those_whose_promise_the_command_found_broken() {
         let suites = Suites::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
         let goals = all(&suites).unwrap();
-        for (suite, results) in &suites.all {
+        for (suite, results) in &suites.by_name {
             let Some(broken) = results["broken_promises"].as_array() else { continue };
             let missed = goals.iter().filter(|goal| goal.suite == *suite && goal.verdict == MISSED).count();
             assert_eq!(missed, broken.len(), "{suite}: {broken:?}");

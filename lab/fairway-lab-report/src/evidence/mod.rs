@@ -143,7 +143,7 @@ fn rendered(suites: &Suites, origins: &[Origin], repository: &Repository) -> any
     let mut environment = environment();
     environment.add_template("documents.md", include_str!("documents.md.jinja"))?;
     let context = context! {
-        suites => Serde(&suites.all),
+        suites => Serde(&suites.by_name),
         bench => Serde(suites.bench()),
         benches => BENCHES,
         origins => Serde(origins),

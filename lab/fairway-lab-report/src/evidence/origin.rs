@@ -209,9 +209,9 @@ mod tests {
             ("cluster-long", None, ""),
         ] {
             let origin = Origin::new(suite, &format!("{suite}.json"), None, revision.map(str::to_owned));
-            let said = complaints(&[origin, Origin::new("cluster-long", "", None, None)]);
-            assert_eq!(said.is_empty(), expected.is_empty(), "{revision:?}: {said:?}");
-            assert!(said.iter().all(|text| text.contains(expected)), "{said:?}");
+            let complaints = complaints(&[origin, Origin::new("cluster-long", "", None, None)]);
+            assert_eq!(complaints.is_empty(), expected.is_empty(), "{revision:?}: {complaints:?}");
+            assert!(complaints.iter().all(|text| text.contains(expected)), "{complaints:?}");
         }
         assert!(complaints(&[])[0].contains("cluster-long is excused and does not exist"));
     }
@@ -222,8 +222,12 @@ mod tests {
                     | [docs/results/cpu.json](results/cpu.json) | 2026-11-23 | b096a329b19c | 30 | clean |\n";
         let folder = std::env::temp_dir().join("no-such-repository");
         let repository = Repository::of_page(&folder, page);
-        let of = |suite: &str| Origin::new(suite, &format!("{suite}.json"), None, None).counted(&repository);
-        assert_eq!((of("cpu").since, of("cpu").outdated, of("kill").since), (Some(30), true, None));
+        let origin_of =
+            |suite: &str| Origin::new(suite, &format!("{suite}.json"), None, None).counted(&repository);
+        assert_eq!(
+            (origin_of("cpu").since, origin_of("cpu").outdated, origin_of("kill").since),
+            (Some(30), true, None)
+        );
         assert_eq!(repository.end(), Some("373692189725"));
     }
 }

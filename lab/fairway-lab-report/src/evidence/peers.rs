@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use fairway_lab_measure::results::{Results, Settings};
 
-use super::super::gather::{Scenario, gather};
+use super::super::merge::{Scenario, gather};
 use super::super::number;
 use super::super::palette::Palette;
 use super::super::pool::{Pool, pools_of_run};
@@ -48,10 +48,11 @@ pub(super) fn behind(runs: &[Results]) -> Vec<String> {
     let p99 = |pool: &Pool<'_>| pool.percentile(99.0).map(|point| point.ms);
     compared(runs, |run, pools, named| {
         let is_held = |pool: &&Pool<'_>| pool.measures.iter().all(|one| one.load.offered.rate.is_some());
-        let held: Vec<_> = pools.iter().filter(is_held).filter_map(|pool| Some((pool, p99(pool)?))).collect();
+        let held_pools: Vec<_> =
+            pools.iter().filter(is_held).filter_map(|pool| Some((pool, p99(pool)?))).collect();
         let mut found = Vec::new();
-        for (own, ms) in held.iter().filter(|(pool, _)| pool.peer == "fairway") {
-            let better = held.iter().filter(|(pool, other)| pool.case == own.case && other < ms);
+        for (own, ms) in held_pools.iter().filter(|(pool, _)| pool.peer == "fairway") {
+            let better = held_pools.iter().filter(|(pool, other)| pool.case == own.case && other < ms);
             let better: Vec<String> = better
                 .map(|(pool, other)| format!("{} {} ms", named(pool.peer), number::figure(*other)))
                 .collect();

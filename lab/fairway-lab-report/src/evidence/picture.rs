@@ -41,9 +41,9 @@ pub(super) fn picture(suites: &Suites) -> anyhow::Result<String> {
         if findings.scenario.name == CPU {
             // Of two states of the CPUs, the one with more blocks.
             for one in &findings.summary {
-                let kept = cpu.entry(one.peer.clone()).or_insert((0, 0.0));
-                if one.kept > kept.0 {
-                    *kept = (one.kept, one.total_us);
+                let total = cpu.entry(one.peer.clone()).or_insert((0, 0.0));
+                if one.kept > total.0 {
+                    *total = (one.kept, one.total_us);
                 }
             }
         }
@@ -51,11 +51,11 @@ pub(super) fn picture(suites: &Suites) -> anyhow::Result<String> {
     let cpu: BTreeMap<String, f64> = cpu.into_iter().map(|(peer, (_, us))| (peer, us)).collect();
     let palette = Palette::for_runs(&suites.runs);
     let mut peers: Vec<String> = pods.keys().chain(others.keys()).cloned().collect();
-    peers.sort_by_key(|peer| (palette.place(peer), peer.clone()));
+    peers.sort_by_key(|peer| (palette.position(peer), peer.clone()));
     peers.dedup();
     let panel = |title, values: &BTreeMap<String, f64>| {
-        let most = values.values().copied().fold(f64::MIN_POSITIVE, f64::max);
-        let bar = |value: &f64| (value / most, number::figure(*value));
+        let limit = values.values().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let bar = |value: &f64| (value / limit, number::figure(*value));
         Panel { title, bars: peers.iter().map(|peer| values.get(peer).map(bar)).collect() }
     };
     let panels = [

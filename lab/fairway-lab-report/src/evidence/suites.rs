@@ -21,7 +21,7 @@ pub(super) const BENCHES: [&str; 5] = ["cpu", "http2", "study2", "tcp-udp", "mem
 /// All of them.
 pub(super) struct Suites {
     /// Those of the benchmark and of the tests in a cluster, by name.
-    pub all: BTreeMap<String, Json>,
+    pub by_name: BTreeMap<String, Json>,
     /// Those of the laboratory.
     pub runs: Vec<Results>,
     /// Where each is from.
@@ -36,7 +36,7 @@ struct Form {
 
 impl Suites {
     pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
-        let mut found = Self { all: BTreeMap::new(), runs: Vec::new(), origins: Vec::new() };
+        let mut found = Self { by_name: BTreeMap::new(), runs: Vec::new(), origins: Vec::new() };
         let entries = root.join(RESULTS).read_dir().with_context(|| format!("read {RESULTS}"))?;
         let mut files = Vec::new();
         for entry in entries {
@@ -60,7 +60,7 @@ impl Suites {
             } else {
                 let all: Json = serde_json::from_slice(&text).with_context(failed)?;
                 let from = (text_of(&all["origin"]["date"]), text_of(&all["origin"]["revision"]));
-                found.all.insert(suite.to_owned(), all);
+                found.by_name.insert(suite.to_owned(), all);
                 from
             };
             found.origins.push(Origin::new(suite, &file, date, revision));
@@ -77,7 +77,7 @@ impl Suites {
     pub(super) fn bench(&self) -> Json {
         let (mut results, mut versions, mut origins) = (Vec::new(), serde_json::Map::new(), Vec::new());
         for suite in BENCHES {
-            let Some(all) = self.all.get(suite) else { continue };
+            let Some(all) = self.by_name.get(suite) else { continue };
             results.extend(all["results"].as_array().into_iter().flatten().cloned());
             versions.extend(all["versions"].as_object().cloned().unwrap_or_default());
             origins.push(all["origin"].clone());
@@ -88,7 +88,7 @@ impl Suites {
     /// The runs of the paired benchmark that have a scenario, with their names and dates.
     pub(super) fn benches(&self) -> anyhow::Result<Vec<Bench>> {
         let mut benches = Vec::new();
-        for (suite, all) in self.all.iter().filter(|(_, all)| all.get("results").is_some()) {
+        for (suite, all) in self.by_name.iter().filter(|(_, all)| all.get("results").is_some()) {
             let mut bench = Bench::deserialize(all).with_context(|| format!("read {suite}"))?;
             bench.suite.clone_from(suite);
             benches.push(bench);
@@ -193,7 +193,7 @@ pub(super) fn best<'a>(results: &'a [Findings], scenario: &str, peer: &str) -> O
 }
 
 /// For goals: the median bytes of Fairway's memory for each connection or stream of a scenario.
-pub(super) fn each(Serde(results): Serde<Vec<Findings>>, scenario: &str) -> Result<f64, Error> {
+pub(super) fn each_value(Serde(results): Serde<Vec<Findings>>, scenario: &str) -> Result<f64, Error> {
     let findings = results.iter().find(|findings| findings.scenario.name == scenario);
     let memory = findings.map_or(&[] as &[Memory], |findings| &findings.memory).iter();
     let mut sizes: Vec<f64> = memory
@@ -219,8 +219,8 @@ struct Once {
 /// For goals: how many times one of two workers had more than its share and one.
 pub(super) fn uneven(Serde(all): Serde<Vec<Spread>>) -> usize {
     let uneven = |spread: &Spread| {
-        let most = spread.connections.div_ceil(2) + 1;
-        spread.times.iter().filter(|once| once.connections.iter().any(|count| *count > most)).count()
+        let limit = spread.connections.div_ceil(2) + 1;
+        spread.times.iter().filter(|once| once.connections.iter().any(|count| *count > limit)).count()
     };
     all.iter().map(uneven).sum()
 }
@@ -240,7 +240,7 @@ pub(super) fn environment() -> Environment<'static> {
     let mut environment = number::environment();
     environment.add_filter("total", total);
     environment.add_filter("version", |text: &str| version(text).to_owned());
-    environment.add_filter("each", each);
+    environment.add_filter("each", each_value);
     environment.add_filter("uneven", uneven);
     environment.add_filter("interval", |Serde(ratio): Serde<Ratio>| ratio.text());
     environment
@@ -270,6 +270,6 @@ mod tests {
             "memory": [memory("envoy", 9_100), memory("fairway", 300), memory("envoy", 8_100), memory("fairway", 200)],
         }]);
         let findings: Vec<Findings> = serde_json::from_value(results).unwrap();
-        assert_eq!(each(Serde(findings), "idle").unwrap(), 20.0);
+        assert_eq!(each_value(Serde(findings), "idle").unwrap(), 20.0);
     }
 }

@@ -30,9 +30,9 @@ pub(super) struct Site {
     pub(super) identity: Identity,
     pub(super) ids: Option<Arc<Ids>>,
     /// The response to every HTTP/2 request.
-    pub(super) answer: Option<ResponseTemplate>,
+    pub(super) response: Option<ResponseTemplate>,
     /// Whether responses are held back.
-    pub(super) held: watch::Receiver<bool>,
+    pub(super) is_held: watch::Receiver<bool>,
 }
 
 /// How a connection ended.
@@ -71,9 +71,9 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
         {
             tracing::warn!("an answer was not delayed: {error}");
         }
-        if *site.held.borrow() {
+        if *site.is_held.borrow() {
             // An error means that the server is gone.
-            _ = site.held.clone().wait_for(|is_held| !is_held).await;
+            _ = site.is_held.clone().wait_for(|is_held| !is_held).await;
         }
         output.clear();
         let is_head = request.method == b"HEAD";
@@ -98,33 +98,33 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
 
 /// The decision about a request.
 struct Decision {
-    asked: WantedResponse,
+    wanted_response: WantedResponse,
     fault: Reaction,
     is_delayed: bool,
 }
 
 impl Site {
     fn decide(&self, request: &Request<'_>, random: &mut fastrand::Rng) -> Decision {
-        let asked = WantedResponse::from_target(request.target, self.options.size);
-        if !matches!(asked, WantedResponse::Bytes(_)) {
+        let wanted = WantedResponse::from_target(request.target, self.options.size);
+        if !matches!(wanted, WantedResponse::Bytes(_)) {
             // Health checks are not part of the load.
-            return Decision { asked, fault: Reaction::Answer(200), is_delayed: false };
+            return Decision { wanted_response: wanted, fault: Reaction::Answer(200), is_delayed: false };
         }
         if let (Some(id), Some(ids)) = (request.id, &self.ids) {
             ids.record_id(id);
         }
-        Decision { asked, fault: self.options.faults.reaction(random), is_delayed: true }
+        Decision { wanted_response: wanted, fault: self.options.faults.reaction(random), is_delayed: true }
     }
 
     /// Writes the head and any text body; returns the number of body bytes still to send.
     fn compose(&self, request: &Request<'_>, decision: &Decision, close: bool, out: &mut Vec<u8>) -> u64 {
         let Reaction::Answer(status) = decision.fault else {
-            let WantedResponse::Bytes(size) = decision.asked else { return 0 };
+            let WantedResponse::Bytes(size) = decision.wanted_response else { return 0 };
             let size = size.max(2);
             self.identity.head(out, &Head { status: 200, size, id: request.id, close });
             return size;
         };
-        match decision.asked {
+        match decision.wanted_response {
             WantedResponse::Bytes(_) if matches!(status, 204 | 304) => {
                 self.identity.head(out, &Head { status, size: 0, id: request.id, close });
                 0
@@ -191,9 +191,9 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, output: &mut Vec<u8>, size:
     left -= first;
     stream.write_all(output).await?;
     while left > 0 {
-        let piece = left.min(PIECE as u64);
-        stream.write_all(&CONTENT[..piece as usize]).await?;
-        left -= piece;
+        let chunk = left.min(PIECE as u64);
+        stream.write_all(&CONTENT[..chunk as usize]).await?;
+        left -= chunk;
     }
     stream.flush().await
 }
@@ -209,10 +209,10 @@ mod tests {
         let delay = Duration::from_micros(2_100);
         // On a busy machine some sleeps are longer, but with ticks of a millisecond all would be.
         loop {
-            let begun = Instant::now();
+            let started = Instant::now();
             sleep(delay).await.unwrap();
-            assert!(begun.elapsed() >= delay);
-            if begun.elapsed() < Duration::from_micros(2_900) {
+            assert!(started.elapsed() >= delay);
+            if started.elapsed() < Duration::from_micros(2_900) {
                 return;
             }
         }

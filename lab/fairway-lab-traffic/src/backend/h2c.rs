@@ -109,11 +109,11 @@ impl ResponseTemplate {
             (31, "application/octet-stream"),
             (28, length.as_str()),
         ];
-        let of = |head| Blocks { head, trailers: None };
+        let blocks = |head| Blocks { head, trailers: None };
         Self {
-            first: of(block(&fields, true)),
-            later: of(vec![0x88, 0x80 | 65, 0x80 | 64, 0x80 | 63, 0x80 | 62]),
-            plain: of(block(&fields, false)),
+            first: blocks(block(&fields, true)),
+            later: blocks(vec![0x88, 0x80 | 65, 0x80 | 64, 0x80 | 63, 0x80 | 62]),
+            plain: blocks(block(&fields, false)),
             body: vec![b'x'; bytes],
         }
     }
@@ -167,7 +167,7 @@ enum Table {
     Filled,
     /// The client's table is too small; a size of 0 must be signalled once (RFC 7541 §4.2).
     Refused {
-        said: bool,
+        is_reported: bool,
     },
 }
 
@@ -190,7 +190,7 @@ impl Http2 {
     }
 
     /// Processes received bytes and responds unless responses are held back. `None` when the connection is over.
-    fn take(&mut self, bytes: &[u8], answer: &ResponseTemplate, is_held: bool) -> Option<()> {
+    fn take(&mut self, bytes: &[u8], response: &ResponseTemplate, is_held: bool) -> Option<()> {
         let skipped = bytes.len().min(self.preface_left);
         self.preface_left -= skipped;
         let mut partial = std::mem::take(&mut self.partial);
@@ -208,35 +208,35 @@ impl Http2 {
             frame(&mut self.out, WINDOW_UPDATE, 0, 0, &(self.unreturned as u32).to_be_bytes());
             self.unreturned = 0;
         }
-        if self.stream_window < answer.body.len() as i64 {
+        if self.stream_window < response.body.len() as i64 {
             return None;
         }
         if !is_held {
-            self.answer(answer);
+            self.respond(response);
         }
         Some(())
     }
 
     /// Responds to waiting streams, as far as the window permits.
-    fn answer(&mut self, answer: &ResponseTemplate) {
-        let size = answer.body.len() as i64;
+    fn respond(&mut self, response: &ResponseTemplate) {
+        let size = response.body.len() as i64;
         while self.window >= size {
             let Some(stream) = self.waiting.pop_front() else { return };
             self.window -= size;
             let blocks = match self.table {
-                Table::Empty => &answer.first,
-                Table::Filled => &answer.later,
-                Table::Refused { .. } => &answer.plain,
+                Table::Empty => &response.first,
+                Table::Filled => &response.later,
+                Table::Refused { .. } => &response.plain,
             };
-            if self.table == (Table::Refused { said: false }) {
+            if self.table == (Table::Refused { is_reported: false }) {
                 let head = [&[0x20], &blocks.head[..]].concat();
                 frame(&mut self.out, HEADERS, END_HEADERS, stream, &head);
-                self.table = Table::Refused { said: true };
+                self.table = Table::Refused { is_reported: true };
             } else {
                 frame(&mut self.out, HEADERS, END_HEADERS, stream, &blocks.head);
             }
             let ends = if blocks.trailers.is_some() { 0 } else { END_STREAM };
-            frame(&mut self.out, DATA, ends, stream, &answer.body);
+            frame(&mut self.out, DATA, ends, stream, &response.body);
             if let Some(trailers) = &blocks.trailers {
                 frame(&mut self.out, HEADERS, END_HEADERS | END_STREAM, stream, trailers);
             }
@@ -288,7 +288,7 @@ impl Http2 {
             let value = u32::from_be_bytes(setting[2..].try_into().ok()?);
             match u16::from_be_bytes([setting[0], setting[1]]) {
                 HEADER_TABLE_SIZE if value < USUAL_TABLE && self.table == Table::Empty => {
-                    self.table = Table::Refused { said: false };
+                    self.table = Table::Refused { is_reported: false };
                 }
                 INITIAL_WINDOW_SIZE => self.stream_window = i64::from(value),
                 _ => {}

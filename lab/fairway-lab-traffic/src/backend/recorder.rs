@@ -40,10 +40,10 @@ impl Recorder {
     /// Starts; the collector may start later.
     pub(super) fn start(address: SocketAddr) -> anyhow::Result<Self> {
         let ids = Arc::<Ids>::default();
-        let told = ids.clone();
+        let stored = ids.clone();
         let thread = std::thread::Builder::new()
             .name("recorder".to_owned())
-            .spawn(move || told.report_until_end(address))
+            .spawn(move || stored.report_until_end(address))
             .context("start the recorder")?;
         Ok(Self { ids, thread })
     }
@@ -97,7 +97,7 @@ impl Ids {
                 (std::mem::take(&mut waiting.lines), std::mem::take(&mut waiting.count))
             };
             let open = wire.take().map_or_else(|| Wire::open(address, token, told), Ok);
-            match open.and_then(|wire| wire.tell(&lines)) {
+            match open.and_then(|wire| wire.send_lines(&lines)) {
                 Ok(open) => {
                     told += count;
                     wire = if is_over { None } else { open.listen() };
@@ -126,26 +126,26 @@ impl Ids {
 struct Wire {
     stream: TcpStream,
     /// The number of requests of the collector, and of answered ones.
-    asked: u64,
+    requested: u64,
     heeded: u64,
 }
 
 impl Wire {
-    fn open(address: SocketAddr, token: u64, told: u64) -> io::Result<Self> {
+    fn open(address: SocketAddr, token: u64, reported: u64) -> io::Result<Self> {
         let mut stream = TcpStream::connect_timeout(&address, IO_TIMEOUT)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(IO_TIMEOUT))?;
         stream.set_read_timeout(Some(EVERY))?;
-        stream.write_all(format!("b {token:x} {told}\n").as_bytes())?;
-        Ok(Self { stream, asked: 0, heeded: 0 })
+        stream.write_all(format!("b {token:x} {reported}\n").as_bytes())?;
+        Ok(Self { stream, requested: 0, heeded: 0 })
     }
 
     /// Writes ids and the number of answered requests.
-    fn tell(mut self, lines: &[u8]) -> io::Result<Self> {
+    fn send_lines(mut self, lines: &[u8]) -> io::Result<Self> {
         self.stream.write_all(lines)?;
-        if self.heeded < self.asked {
-            self.stream.write_all(format!("m {}\n", self.asked).as_bytes())?;
-            self.heeded = self.asked;
+        if self.heeded < self.requested {
+            self.stream.write_all(format!("m {}\n", self.requested).as_bytes())?;
+            self.heeded = self.requested;
         }
         Ok(self)
     }
@@ -154,7 +154,7 @@ impl Wire {
     fn listen(mut self) -> Option<Self> {
         match self.stream.read(&mut [0; 64]) {
             Ok(0) => return None,
-            Ok(count) => self.asked += count as u64,
+            Ok(count) => self.requested += count as u64,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(_) => return None,
         }

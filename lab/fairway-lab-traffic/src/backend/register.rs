@@ -13,7 +13,7 @@ const NUMBERS: u64 = 1 << 28;
 pub struct Register {
     /// By run and thread: how often each number arrived.
     times: HashMap<(u64, u64), Vec<u8>>,
-    seen: ReceivedTotals,
+    totals: ReceivedTotals,
 }
 
 /// Totals over all requests.
@@ -22,7 +22,7 @@ pub struct ReceivedTotals {
     /// Requests with an id.
     pub requests: u64,
     /// Those with an id received before.
-    pub again: u64,
+    pub repeated: u64,
 }
 
 impl Register {
@@ -33,8 +33,8 @@ impl Register {
         if numbers.len() <= place {
             numbers.resize(place + 1, 0);
         }
-        self.seen.requests += 1;
-        self.seen.again += u64::from(numbers[place] > 0);
+        self.totals.requests += 1;
+        self.totals.repeated += u64::from(numbers[place] > 0);
         numbers[place] = numbers[place].saturating_add(1);
     }
 
@@ -47,7 +47,7 @@ impl Register {
 
     /// Totals over all requests.
     pub(super) fn totals(&self) -> ReceivedTotals {
-        self.seen
+        self.totals
     }
 
     /// Forgets the ids of finished streams.
@@ -68,7 +68,7 @@ mod tests {
         }
         let times = |text: &str| register.times(Id::parse(text.as_bytes()).expect("it is one"));
         assert_eq!(["a-0-1", "a-1-1", "b-0-1", "a-0-10001", "a-0-2", "c-0-1"].map(times), [2, 1, 1, 1, 0, 0]);
-        assert_eq!(register.totals(), ReceivedTotals { requests: 5, again: 1 });
+        assert_eq!(register.totals(), ReceivedTotals { requests: 5, repeated: 1 });
         register.forget();
         assert_eq!(register.times(Id { run: 10, thread: 0, number: 1 }), 0);
     }

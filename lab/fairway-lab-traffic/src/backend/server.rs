@@ -27,7 +27,7 @@ const HTTP2_BYTES: usize = 1 << 10;
 pub struct Server {
     addresses: Vec<SocketAddr>,
     recorder: Option<Recorder>,
-    held: watch::Sender<bool>,
+    hold_responses: watch::Sender<bool>,
     over: watch::Sender<bool>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
@@ -45,7 +45,7 @@ impl Server {
         let mut server = Self {
             addresses: options.listen.clone(),
             recorder,
-            held: watch::Sender::new(false),
+            hold_responses: watch::Sender::new(false),
             over,
             threads: Vec::new(),
         };
@@ -54,17 +54,17 @@ impl Server {
             let sockets = bound.collect::<anyhow::Result<Vec<_>>>()?;
             let ids = server.recorder.as_ref().map(Recorder::ids);
             let (options, tls, told) = (options.clone(), tls.clone(), told.clone());
-            let held = server.held.subscribe();
+            let held_responses = server.hold_responses.subscribe();
             let thread = std::thread::Builder::new()
                 .name(format!("backend-{index}"))
                 .spawn(move || {
                     let identity = Identity::new(&options.name, &options.pod);
-                    let answer = match options.spoken {
+                    let reply = match options.spoken {
                         Spoken::H2c => Some(ResponseTemplate::with_size(HTTP2_BYTES)),
                         Spoken::Grpc => Some(ResponseTemplate::of_call()),
                         Spoken::Http1 | Spoken::Datagrams => None,
                     };
-                    let site = Site { options, identity, ids, answer, held };
+                    let site = Site { options, identity, ids, response: reply, is_held: held_responses };
                     run(sockets, &Rc::new(site), tls.as_ref(), told);
                 })
                 .context("start a thread of the backend")?;
@@ -81,7 +81,7 @@ impl Server {
 
     /// Holds responses back, or releases all that are held and later ones.
     pub fn hold(&self, is_held: bool) {
-        self.held.send_replace(is_held);
+        self.hold_responses.send_replace(is_held);
     }
 
     /// Stops at once and cuts requests in flight.
@@ -128,14 +128,14 @@ fn run(sockets: Vec<Socket>, site: &Rc<Site>, tls: Option<&TlsAcceptor>, mut ove
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         for socket in sockets {
-            let begun = match site.options.spoken {
+            let started = match site.options.spoken {
                 Spoken::Datagrams => {
                     UdpSocket::from_std(socket.into()).map(|socket| tokio::task::spawn_local(echo(socket)))
                 }
                 _ => TcpListener::from_std(socket.into())
                     .map(|listener| tokio::task::spawn_local(accept(listener, site.clone(), tls.cloned()))),
             };
-            if let Err(error) = begun {
+            if let Err(error) = started {
                 tracing::error!("a listener of the backend cannot be used: {error}");
             }
         }
@@ -174,8 +174,8 @@ async fn attend(stream: TcpStream, site: Rc<Site>, tls: Option<TlsAcceptor>) {
     if let Err(error) = stream.set_nodelay(true) {
         return tracing::debug!("a connection ended before its first request: {error}");
     }
-    if let Some(answer) = &site.answer {
-        return h2c::serve(stream, answer, site.held.clone()).await;
+    if let Some(answer) = &site.response {
+        return h2c::serve(stream, answer, site.is_held.clone()).await;
     }
     let Some(tls) = tls else {
         let mut stream = stream;

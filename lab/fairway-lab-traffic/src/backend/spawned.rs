@@ -28,8 +28,8 @@ impl Spawned {
         }
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut backend = Self { addresses: Vec::new(), child: child.context("start the backend")? };
-        let said = backend.child.stderr.take().context("the backend has no standard error")?;
-        for line in BufReader::new(said).lines().take(count) {
+        let stderr = backend.child.stderr.take().context("the backend has no standard error")?;
+        for line in BufReader::new(stderr).lines().take(count) {
             let line = line.context("wait for the backend")?;
             let address = line.strip_prefix("listening on ").and_then(|address| address.parse().ok());
             backend.addresses.push(address.with_context(|| format!("the backend did not start: {line}"))?);

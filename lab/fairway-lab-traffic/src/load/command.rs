@@ -154,13 +154,13 @@ impl LoadArguments {
 
     /// Rejects TLS options for an http URL. `--insecure` is allowed: it asks for nothing that cleartext lacks.
     fn check_cleartext(&self) -> anyhow::Result<()> {
-        let given = [
+        let counts = [
             ("--tls-version", self.tls.versions.len() == 1),
             ("--cipher", !self.tls.ciphers.is_empty()),
             ("--no-resumption", !self.tls.resumption),
             ("--ca", self.ca.is_some()),
         ];
-        match given.iter().find(|(_, is_given)| *is_given) {
+        match counts.iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) => {
                 anyhow::bail!("{flag} is about TLS, and {} has none: it must begin with https://", self.url)
             }
@@ -264,11 +264,11 @@ fn watch(stream: &Stream, interrupts: &AtomicU8, quiet: bool) -> Ended {
                 io::stderr(),
                 "{:>5.0} s  {:>9} requests/s  errors {}  in flight {}",
                 stream.begun().elapsed().as_secs_f64(),
-                progress.answers - before,
+                progress.responses - before,
                 progress.errors,
                 progress.in_flight
             );
-            before = progress.answers;
+            before = progress.responses;
         }
     }
     ended

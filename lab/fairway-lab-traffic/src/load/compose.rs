@@ -7,7 +7,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 
-use super::fates::{Fates, Id, is_post};
+use super::outcomes::{Fates, Id, is_post};
 use super::plan::{Plan, Protocol, Reuse};
 use super::{frames, qpack};
 

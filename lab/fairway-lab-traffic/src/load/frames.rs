@@ -7,9 +7,9 @@
 
 use fairway_lab_measure::results::Class;
 
-use super::answer::Expected;
 use super::qpack::{self, Malformed, Text};
-use super::tally::RequestOutcome;
+use super::response::Expected;
+use super::thread_counts::RequestOutcome;
 
 /// Largest response head, bytes.
 const HEAD_LIMIT: u64 = 64 * 1024;
@@ -93,8 +93,8 @@ impl FrameHead {
         while let Some((first, rest)) = bytes.split_first() {
             (self.bytes[self.filled], *bytes) = (*first, rest);
             self.filled += 1;
-            let mut held = &self.bytes[..self.filled];
-            if let (Some(kind), Some(length)) = (take_integer(&mut held), take_integer(&mut held)) {
+            let mut unread = &self.bytes[..self.filled];
+            if let (Some(kind), Some(length)) = (take_integer(&mut unread), take_integer(&mut unread)) {
                 self.filled = 0;
                 return Some((kind, length));
             }
@@ -108,30 +108,30 @@ impl FrameHead {
 struct Payload {
     partial: Vec<u8>,
     /// Bytes still missing.
-    left: usize,
+    bytes_left: usize,
 }
 
 impl Payload {
-    fn begin(&mut self, length: u64, limit: u64) -> Result<(), Malformed> {
+    fn start(&mut self, length: u64, limit: u64) -> Result<(), Malformed> {
         if length > limit {
             return Err("a frame is too long");
         }
         self.partial.clear();
-        self.left = length as usize;
+        self.bytes_left = length as usize;
         Ok(())
     }
 
     /// Passes the payload to `done` once complete.
     fn take<T>(&mut self, bytes: &mut &[u8], done: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        let (taken, rest) = bytes.split_at(self.left.min(bytes.len()));
+        let (taken, rest) = bytes.split_at(self.bytes_left.min(bytes.len()));
         *bytes = rest;
-        self.left -= taken.len();
-        if self.left == 0 && self.partial.is_empty() {
+        self.bytes_left -= taken.len();
+        if self.bytes_left == 0 && self.partial.is_empty() {
             // The common case: it is complete in the input and needs no copy.
             return Some(done(taken));
         }
         self.partial.extend_from_slice(taken);
-        (self.left == 0).then(|| done(&self.partial))
+        (self.bytes_left == 0).then(|| done(&self.partial))
     }
 }
 
@@ -218,7 +218,7 @@ impl Answer {
             HEADERS if self.trailers.is_some() => Err("a field section after the trailers"),
             HEADERS if length == 0 => Err("an empty field section"),
             HEADERS => {
-                self.payload.begin(length, HEAD_LIMIT)?;
+                self.payload.start(length, HEAD_LIMIT)?;
                 Ok(Stage::Section)
             }
             DATA if self.head.is_none() => Err("content before the head"),
@@ -449,7 +449,7 @@ impl Control {
                         _ if FORBIDDEN.contains(&kind) => return Err("a frame that HTTP/3 has not"),
                         _ => {}
                     }
-                    self.payload.begin(length, CONTROL_LIMIT)?;
+                    self.payload.start(length, CONTROL_LIMIT)?;
                     if length > 0 {
                         self.stage = ControlStage::Payload(kind);
                     }
@@ -506,11 +506,11 @@ mod tests {
         pieces: impl Iterator<Item = &'a [u8]>,
         expected: &Expected,
     ) -> Result<Option<String>, String> {
-        let mut answer = Answer::default();
+        let mut response = Answer::default();
         for piece in pieces {
-            answer.feed(piece, expected)?;
+            response.feed(piece, expected)?;
         }
-        match answer.end(expected) {
+        match response.end(expected) {
             RequestOutcome::Answered { wrong } => Ok(wrong.map(|(_, text)| text)),
             RequestOutcome::Failed(_, text) => Err(text),
         }
@@ -548,16 +548,16 @@ mod tests {
     fn a_head_says_whether_the_answer_is_the_expected_one() {
         let length = |length: &str| ("content-length".to_owned(), length.to_owned());
         let strict = expected(|plan| plan.expect.header = Some(length("5")));
-        let answer = |status, length| {
+        let response = |status, length| {
             [&section(&[(":status", status), ("content-length", length)])[..], &frame(DATA, b"hello")]
                 .concat()
         };
-        assert_eq!(read(&answer("200", "5"), &strict), Ok(None));
+        assert_eq!(read(&response("200", "5"), &strict), Ok(None));
         let other = expected(|plan| plan.expect.header = Some(length("6")));
-        assert!(read(&answer("200", "5"), &other).is_ok_and(|wrong| wrong.is_some()));
-        assert_eq!(read(&answer("502", "5"), &strict), Ok(Some("HTTP/3 502".to_owned())));
+        assert!(read(&response("200", "5"), &other).is_ok_and(|wrong| wrong.is_some()));
+        assert_eq!(read(&response("502", "5"), &strict), Ok(Some("HTTP/3 502".to_owned())));
         let content = expected(|plan| plan.expect.content = Some("hallo".into()));
-        assert!(read(&answer("200", "5"), &content).is_ok_and(|wrong| wrong.is_some()));
+        assert!(read(&response("200", "5"), &content).is_ok_and(|wrong| wrong.is_some()));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind};
 
 use fairway_lab_measure::results::Class;
 
-use super::answer::{Expected, Reader};
-use super::tally::{Exchange, RequestOutcome};
+use super::response::{Expected, Reader};
+use super::thread_counts::{Exchange, RequestOutcome};
 use super::transport::{Received, Scratch, Transport};
 use crate::http1::Progress;
 

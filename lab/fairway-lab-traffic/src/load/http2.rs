@@ -15,9 +15,9 @@ use fairway_lab_measure::results::Class;
 use h2::client::{Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
 
-use super::answer::Expected;
 use super::pipe::{Handle, Pipe};
-use super::tally::{Exchange, RequestOutcome};
+use super::response::Expected;
+use super::thread_counts::{Exchange, RequestOutcome};
 use super::transport::Transport;
 
 /// Flow-control window of streams and connection, large enough never to hold back a 1 MB response.
@@ -84,9 +84,9 @@ impl Flag {
 }
 
 impl Http2 {
-    /// Sends the client preface on an open connection. `said` holds bytes already received from the server.
-    pub(super) fn new(transport: Transport, said: &[u8]) -> Result<Self, String> {
-        let pipe = Rc::new(RefCell::new(Pipe::new(transport, said)));
+    /// Sends the client preface on an open connection. `opening` holds bytes already received from the server.
+    pub(super) fn new(transport: Transport, opening: &[u8]) -> Result<Self, String> {
+        let pipe = Rc::new(RefCell::new(Pipe::new(transport, opening)));
         let (raised, waker) = Flag::raised();
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW * 4).enable_push(false);
@@ -107,9 +107,9 @@ impl Http2 {
         self.streams.len()
     }
 
-    /// Whether it can carry another request, with at most `most` in flight.
-    pub(super) fn has_room(&self, most: usize) -> bool {
-        self.state == State::Open && self.streams.len() < most.min(self.sender.current_max_send_streams())
+    /// Whether it can carry another request, with at most `limit` in flight.
+    pub(super) fn has_room(&self, limit: usize) -> bool {
+        self.state == State::Open && self.streams.len() < limit.min(self.sender.current_max_send_streams())
     }
 
     /// Whether it is closed, or closes once its requests are complete.

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use fairway_lab_measure::results::Class;
 use quinn_proto::{ConnectionError, Dir, Event, ReadError, StreamEvent, StreamId, VarInt, WriteError};
 
-use super::answer::Expected;
 use super::frames::{Answer, CONTROL_STREAM, Control, DECODER_STREAM, ENCODER_STREAM, SETTINGS_FRAME, frame};
 use super::qpack::Malformed;
 use super::quic::{Quic, ReceiveBuffer, classify_connect_error};
-use super::tally::{Exchange, RequestOutcome};
+use super::response::Expected;
+use super::thread_counts::{Exchange, RequestOutcome};
 
 /// RFC 9114 §8.1.
 const NO_ERROR: u32 = 0x100;
@@ -48,7 +48,7 @@ enum State {
 struct Stream {
     id: StreamId,
     exchange: Exchange,
-    answer: Answer,
+    response: Answer,
     /// The part of the request not yet written.
     unsent: Bytes,
 }
@@ -85,10 +85,10 @@ impl Http3 {
         self.opening
     }
 
-    /// Whether it can carry another request, with at most `most` in flight.
-    pub(super) fn has_room(&self, most: usize) -> bool {
+    /// Whether it can carry another request, with at most `limit` in flight.
+    pub(super) fn has_room(&self, limit: usize) -> bool {
         let is_open = matches!(self.state, State::Open) && self.opening.is_none();
-        is_open && self.can_open && self.streams.len() < most
+        is_open && self.can_open && self.streams.len() < limit
     }
 
     /// Whether it is closed, or closes once its requests are complete.
@@ -140,7 +140,7 @@ impl Http3 {
         while let Some(event) = self.quic.event() {
             match event {
                 Event::Connected => {
-                    self.begin();
+                    self.start();
                     return OpeningProgress::Yes;
                 }
                 Event::ConnectionLost { reason } => {
@@ -154,7 +154,7 @@ impl Http3 {
     }
 
     /// Opens the client's streams and sends empty settings: no dynamic table, no limits.
-    fn begin(&mut self) {
+    fn start(&mut self) {
         self.opening = None;
         let settings = frame(SETTINGS_FRAME, &[]);
         for (kind, content) in
@@ -177,7 +177,7 @@ impl Http3 {
             self.can_open = false;
             return false;
         };
-        let mut stream = Stream { id, exchange, answer: Answer::default(), unsent: Bytes::new() };
+        let mut stream = Stream { id, exchange, response: Answer::default(), unsent: Bytes::new() };
         let mut sender = self.quic.connection.send_stream(id);
         let taken = match sender.write(frames) {
             Ok(taken) => taken,
@@ -200,7 +200,7 @@ impl Http3 {
         let place = self.streams.iter().position(|stream| stream.exchange.number == number)?;
         let stream = self.streams.swap_remove(place);
         self.cancel(stream.id);
-        let fate = match stream.answer.status() {
+        let fate = match stream.response.status() {
             None => RequestOutcome::Failed(Class::HeadTimeout, "no head of an answer".to_owned()),
             Some(status) => RequestOutcome::Failed(
                 Class::BodyTimeout,
@@ -232,7 +232,7 @@ impl Http3 {
         }
         if let State::Over(class, text) = &self.state {
             for stream in self.streams.drain(..) {
-                let fate = match stream.answer.status() {
+                let fate = match stream.response.status() {
                     Some(status) => {
                         RequestOutcome::Failed(Class::Truncated, format!("HTTP/3 {status}, and {text}"))
                     }
@@ -258,13 +258,13 @@ impl Http3 {
                     match chunks.next(usize::MAX) {
                         Ok(Some(chunk)) => {
                             self.received += chunk.bytes.len() as u64;
-                            if let Err(why) = stream.answer.feed(&chunk.bytes, expected) {
-                                break Some(stream.answer.malformed(why));
+                            if let Err(why) = stream.response.feed(&chunk.bytes, expected) {
+                                break Some(stream.response.malformed(why));
                             }
                         }
-                        Ok(None) => break Some(stream.answer.end(expected)),
+                        Ok(None) => break Some(stream.response.end(expected)),
                         Err(ReadError::Blocked) => break None,
-                        Err(ReadError::Reset(code)) => break Some(stream.answer.reset(code.into_inner())),
+                        Err(ReadError::Reset(code)) => break Some(stream.response.reset(code.into_inner())),
                     }
                 };
                 // Pending output is always written later.

@@ -11,36 +11,36 @@
 
 pub mod command;
 
-mod answer;
 mod compose;
-mod fates;
 mod frames;
 mod http1;
 mod http2;
 mod http3;
 mod outcome;
+mod outcomes;
 mod pipe;
 mod plan;
 mod poller;
 mod probe;
 mod qpack;
 mod quic;
+mod response;
 mod schedule;
+mod searched_fields;
 mod series;
 mod shared;
 mod slot;
-mod sought;
 mod stream;
 mod summary;
-mod tally;
 pub mod target;
+mod thread_counts;
 mod tls;
 mod transport;
 mod urgency;
 mod worker;
 
-pub use fates::{Fates, FinishedRequest, Id};
 pub use outcome::{Outcome, at_percent, distribution, write_histogram};
+pub use outcomes::{Fates, FinishedRequest, Id};
 pub(crate) use plan::duration;
 pub use plan::{
     Bounds, Expect, Pace, Plan, Protocol, Records, RequestPlan, Reuse, Shape, Target, TlsPlan, TlsVersion,

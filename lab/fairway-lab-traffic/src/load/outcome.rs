@@ -11,9 +11,9 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
-use super::fates::Fates;
+use super::outcomes::Fates;
 use super::plan::{Pace, Plan};
-use super::tally::Tally;
+use super::thread_counts::Tally;
 
 /// The points of a percentile curve.
 const PERCENTS: [f64; 25] = [
@@ -38,11 +38,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(plan: &Plan, mut tally: Tally, begun: Instant, planned: Option<f64>) -> Self {
+    pub(super) fn new(plan: &Plan, mut tally: Tally, started: Instant, planned: Option<f64>) -> Self {
         let last = tally.last as f64 / 1e9;
         let seconds = planned.unwrap_or(last);
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        let answers = if planned.is_some() { tally.in_time } else { tally.answers };
+        let responses = if planned.is_some() { tally.in_time } else { tally.responses };
         let examples = tally.first_examples();
         let lateness = &tally.lateness;
         let late = |quantile: f64| lateness.value_at_quantile(quantile) as f64 / 1e3;
@@ -55,7 +55,7 @@ impl Outcome {
                 connections: u32::try_from(plan.shape.connections).unwrap_or(u32::MAX),
                 threads: u32::try_from(plan.shape.threads).unwrap_or(u32::MAX),
             },
-            rate: per_second(answers),
+            rate: per_second(responses),
             bytes_rate: per_second(tally.counts.bytes),
             seconds: last.max(seconds),
             counts: tally.counts,
@@ -72,7 +72,14 @@ impl Outcome {
             tls: tally.tls.take(),
             over_time: OverTime { series: tally.series.buckets() },
         };
-        Self { load, latency: tally.latency, service: tally.service, begun, fates: tally.fates, open: 0 }
+        Self {
+            load,
+            latency: tally.latency,
+            service: tally.service,
+            begun: started,
+            fates: tally.fates,
+            open: 0,
+        }
     }
 
     /// Appends the raw histograms to the log in a run's folder, tagged `name.latency` and `name.service` (HDR V2, deflated,

@@ -23,7 +23,7 @@ const MAX_BACKLOG_BYTES: usize = 256 * 1024;
 pub(super) struct Pipe {
     pub(super) transport: Transport,
     scratch: Scratch,
-    taken: usize,
+    bytes_taken: usize,
     has_ended: bool,
     /// Whether the socket may have more to read.
     may_have_more: bool,
@@ -35,10 +35,10 @@ pub(super) struct Handle(pub(super) Rc<RefCell<Pipe>>);
 
 impl Pipe {
     /// `said` holds bytes already read.
-    pub(super) fn new(transport: Transport, said: &[u8]) -> Self {
-        let scratch = Scratch::holding(said);
-        let received = said.len() as u64;
-        Self { transport, scratch, taken: 0, has_ended: false, may_have_more: true, received }
+    pub(super) fn new(transport: Transport, opening: &[u8]) -> Self {
+        let scratch = Scratch::holding(opening);
+        let received = opening.len() as u64;
+        Self { transport, scratch, bytes_taken: 0, has_ended: false, may_have_more: true, received }
     }
 
     /// Records that epoll has reported the socket.
@@ -53,11 +53,11 @@ impl Pipe {
 
     fn read(&mut self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            let left = &self.scratch.bytes()[self.taken..];
+            let left = &self.scratch.bytes()[self.bytes_taken..];
             if !left.is_empty() {
                 let count = left.len().min(buffer.remaining());
                 buffer.put_slice(&left[..count]);
-                self.taken += count;
+                self.bytes_taken += count;
                 return Poll::Ready(Ok(()));
             }
             if self.has_ended {
@@ -66,7 +66,7 @@ impl Pipe {
             if !self.may_have_more {
                 return Poll::Pending;
             }
-            self.taken = 0;
+            self.bytes_taken = 0;
             match self.transport.receive(&mut self.scratch)? {
                 Received::Nothing => {
                     self.may_have_more = false;

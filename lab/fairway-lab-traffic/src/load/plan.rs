@@ -224,11 +224,11 @@ impl Expect {
         self.statuses.iter().any(|range| range.contains(&status))
     }
 
-    /// The number of bytes received including `piece`, if it continues the expected body after `received` bytes.
-    pub(super) fn matches_continuation(&self, received: usize, piece: &[u8]) -> Option<usize> {
-        let end = received + piece.len();
+    /// The number of bytes received including `chunk`, if it continues the expected body after `received` bytes.
+    pub(super) fn matches_continuation(&self, received: usize, chunk: &[u8]) -> Option<usize> {
+        let end = received + chunk.len();
         let is_expected =
-            self.content.as_ref().is_none_or(|content| content.get(received..end) == Some(piece));
+            self.content.as_ref().is_none_or(|content| content.get(received..end) == Some(chunk));
         is_expected.then_some(end)
     }
 

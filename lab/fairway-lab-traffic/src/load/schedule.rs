@@ -7,7 +7,7 @@ use super::plan::{Pace, Plan};
 pub(super) struct Schedule {
     gaps: Gaps,
     next: u64,
-    left: u64,
+    remaining: u64,
     end: u64,
 }
 
@@ -39,38 +39,38 @@ impl Schedule {
             }
             Pace::Closed => Gaps::None,
         };
-        let mut schedule = Self { gaps, next: 0, left, end };
+        let mut schedule = Self { gaps, next: 0, remaining: left, end };
         schedule.next = schedule.gaps.first();
         schedule
     }
 
     /// The next intended time, if there is one.
     pub(super) fn peek(&self) -> Option<u64> {
-        (self.left > 0 && self.next < self.end && !matches!(self.gaps, Gaps::None)).then_some(self.next)
+        (self.remaining > 0 && self.next < self.end && !matches!(self.gaps, Gaps::None)).then_some(self.next)
     }
 
     /// Consumes the time returned by [`Schedule::peek`].
     pub(super) fn advance(&mut self) {
-        self.left = self.left.saturating_sub(1);
+        self.remaining = self.remaining.saturating_sub(1);
         self.next = self.gaps.next_after(self.next);
     }
 
     /// Whether a closed loop may start a request at `now`; counts it if so.
-    pub(super) fn begin(&mut self, now: u64) -> bool {
-        let may = self.left > 0 && now < self.end;
-        self.left -= u64::from(may);
+    pub(super) fn start(&mut self, now: u64) -> bool {
+        let may = self.remaining > 0 && now < self.end;
+        self.remaining -= u64::from(may);
         may
     }
 
     /// Whether no request is due at or after `now`.
     pub(super) fn is_over(&self, now: u64) -> bool {
-        self.left == 0
+        self.remaining == 0
             || if matches!(self.gaps, Gaps::None) { now >= self.end } else { self.next >= self.end }
     }
 
     /// Nothing is due after this.
     pub(super) fn cut(&mut self) {
-        self.left = 0;
+        self.remaining = 0;
     }
 }
 

@@ -10,7 +10,7 @@ const MAX_INTERVALS: usize = 4_096;
 #[derive(Clone)]
 pub(super) struct Series {
     length: u64,
-    pieces: Vec<SeriesInterval>,
+    intervals: Vec<SeriesInterval>,
 }
 
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ struct SeriesInterval {
 impl Series {
     /// A series with intervals of this many nanoseconds.
     pub(super) fn new(length: u64) -> Self {
-        Self { length: length.max(1_000_000), pieces: Vec::new() }
+        Self { length: length.max(1_000_000), intervals: Vec::new() }
     }
 
     /// Counts a request that was due.
@@ -40,9 +40,9 @@ impl Series {
 
     /// Records the latency, in microseconds, of the request due at that time.
     pub(super) fn record_response(&mut self, at: u64, micros: u64) {
-        let piece = self.interval_at(at);
-        piece.max = piece.max.max(micros);
-        record_latency(piece.answered.get_or_insert_with(fine_enough), micros);
+        let chunk = self.interval_at(at);
+        chunk.max = chunk.max.max(micros);
+        record_latency(chunk.answered.get_or_insert_with(fine_enough), micros);
     }
 
     fn interval_at(&mut self, at: u64) -> &mut SeriesInterval {
@@ -50,19 +50,19 @@ impl Series {
             self.coarsen();
         }
         let index = (at / self.length) as usize;
-        if index >= self.pieces.len() {
-            self.pieces.resize(index + 1, SeriesInterval::default());
+        if index >= self.intervals.len() {
+            self.intervals.resize(index + 1, SeriesInterval::default());
         }
-        &mut self.pieces[index]
+        &mut self.intervals[index]
     }
 
     fn coarsen(&mut self) {
         self.length *= 2;
-        let pieces = std::mem::take(&mut self.pieces);
-        for (index, piece) in pieces.into_iter().enumerate() {
+        let chunks = std::mem::take(&mut self.intervals);
+        for (index, piece) in chunks.into_iter().enumerate() {
             if index % 2 == 0 {
-                self.pieces.push(piece);
-            } else if let Some(before) = self.pieces.last_mut() {
+                self.intervals.push(piece);
+            } else if let Some(before) = self.intervals.last_mut() {
                 before.add(&piece);
             }
         }
@@ -76,10 +76,10 @@ impl Series {
         while other.length < self.length {
             other.coarsen();
         }
-        if self.pieces.len() < other.pieces.len() {
-            self.pieces.resize(other.pieces.len(), SeriesInterval::default());
+        if self.intervals.len() < other.intervals.len() {
+            self.intervals.resize(other.intervals.len(), SeriesInterval::default());
         }
-        for (piece, more) in self.pieces.iter_mut().zip(&other.pieces) {
+        for (piece, more) in self.intervals.iter_mut().zip(&other.intervals) {
             piece.add(more);
         }
     }
@@ -87,7 +87,7 @@ impl Series {
     /// Converts to the format of the results.
     pub(super) fn buckets(&self) -> Vec<Bucket> {
         let seconds = self.length as f64 / 1e9;
-        self.pieces
+        self.intervals
             .iter()
             .enumerate()
             .map(|(index, piece)| piece.bucket(index as f64 * seconds, seconds))

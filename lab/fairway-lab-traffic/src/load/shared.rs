@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::tally::Tally;
+use super::thread_counts::Tally;
 
 /// Delay from the start order to the first request.
 const START_DELAY: Duration = Duration::from_millis(2);
@@ -26,7 +26,7 @@ pub(super) struct WorkerShared {
 #[derive(Default)]
 pub(super) struct ThreadStatus {
     pub(super) ok: AtomicU64,
-    pub(super) answers: AtomicU64,
+    pub(super) responses: AtomicU64,
     pub(super) errors: AtomicU64,
     pub(super) in_flight: AtomicU64,
     /// Every request of this thread has ended.
@@ -42,7 +42,7 @@ pub struct Progress {
     /// Expected responses so far.
     pub ok: u64,
     /// Complete responses so far.
-    pub answers: u64,
+    pub responses: u64,
     /// Failed requests so far.
     pub errors: u64,
     /// Requests in flight.
@@ -125,7 +125,7 @@ impl WorkerShared {
         let mut progress = Progress::default();
         for status in &self.threads {
             progress.ok += status.ok.load(Ordering::Relaxed);
-            progress.answers += status.answers.load(Ordering::Relaxed);
+            progress.responses += status.responses.load(Ordering::Relaxed);
             progress.errors += status.errors.load(Ordering::Relaxed);
             progress.in_flight += status.in_flight.load(Ordering::Relaxed);
         }

@@ -43,7 +43,7 @@ pub(super) struct Opening {
     pub(super) number: u64,
     is_connected: bool,
     /// Data received together with the end of the TLS handshake, e.g. HTTP/2 settings.
-    pub(super) said: Vec<u8>,
+    pub(super) sent_bytes: Vec<u8>,
 }
 
 /// The result of a step.
@@ -71,14 +71,14 @@ impl Slot {
     }
 
     /// Starts opening a connection in this slot.
-    pub(super) fn begin(&mut self, opening: Opening, index: usize, poller: &Poller) -> io::Result<()> {
+    pub(super) fn start(&mut self, opening: Opening, index: usize, poller: &Poller) -> io::Result<()> {
         self.renew(Interest::ReadAndWrite);
         poller.add(&opening.transport, self.token(index), self.interest)?;
         self.state = State::Opening(opening);
         Ok(())
     }
 
-    /// As [`Slot::begin`], for HTTP/3.
+    /// As [`Slot::start`], for HTTP/3.
     pub(super) fn begin_http3(&mut self, http3: Box<Http3>, index: usize, poller: &Poller) -> io::Result<()> {
         self.renew(Interest::Read);
         poller.add(&http3.quic, self.token(index), self.interest)?;
@@ -92,12 +92,12 @@ impl Slot {
         (self.was_used, self.is_offered, self.is_unpolled) = (false, false, false);
     }
 
-    /// Whether the connection can take another request, with at most `most` in flight; `None` for connections without
+    /// Whether the connection can take another request, with at most `limit` in flight; `None` for connections without
     /// streams.
-    pub(super) fn has_room(&self, most: usize) -> Option<bool> {
+    pub(super) fn has_room(&self, limit: usize) -> Option<bool> {
         match &self.state {
-            State::Http2(http2) => Some(http2.has_room(most)),
-            State::Http3(http3) => Some(http3.has_room(most)),
+            State::Http2(http2) => Some(http2.has_room(limit)),
+            State::Http3(http3) => Some(http3.has_room(limit)),
             State::Closed | State::Opening(_) | State::Http1(_) => None,
         }
     }
@@ -155,7 +155,7 @@ fn change(
 
 impl Opening {
     pub(super) fn new(transport: Transport, number: u64) -> Self {
-        Self { transport, number, is_connected: false, said: Vec::new() }
+        Self { transport, number, is_connected: false, sent_bytes: Vec::new() }
     }
 
     /// Continues after an event of the socket.
@@ -182,7 +182,7 @@ impl Opening {
             Protocol::Http2 if self.transport.settled().is_some_and(|(_, tls)| tls.protocol != "h2") => {
                 Some((Class::Tls, "the server does not speak h2 (ALPN)".to_owned()))
             }
-            Protocol::Http1 if !self.said.is_empty() => {
+            Protocol::Http1 if !self.sent_bytes.is_empty() => {
                 Some((Class::Malformed, "the server spoke before it was asked anything".to_owned()))
             }
             _ => None,
@@ -202,7 +202,7 @@ impl Opening {
         use super::transport::Received;
         self.transport.flush()?;
         let received = self.transport.receive(scratch)?;
-        self.said.extend_from_slice(scratch.bytes());
+        self.sent_bytes.extend_from_slice(scratch.bytes());
         match received {
             Received::End => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,

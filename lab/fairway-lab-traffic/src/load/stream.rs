@@ -10,7 +10,7 @@ use anyhow::Context;
 use super::outcome::Outcome;
 use super::plan::Plan;
 use super::shared::{Progress, WorkerShared};
-use super::tally::Tally;
+use super::thread_counts::Tally;
 use super::urgency;
 use super::worker::{End, Report, Worker};
 
@@ -28,7 +28,7 @@ pub struct Stream {
     plan: Arc<Plan>,
     shared: Arc<WorkerShared>,
     threads: Vec<JoinHandle<anyhow::Result<Report>>>,
-    begun: Instant,
+    started: Instant,
     /// The time of the last split.
     split: Instant,
 }
@@ -42,11 +42,11 @@ impl Stream {
     pub fn start(plan: Plan) -> anyhow::Result<Self> {
         let mut stream = Self::open(plan)?;
         stream.shared.release();
-        stream.begin();
+        stream.start_load();
         Ok(stream)
     }
 
-    /// Opens the connections but sends nothing until [`Stream::begin`]. They stay open after the last response until
+    /// Opens the connections but sends nothing until [`Stream::start_load`]. They stay open after the last response until
     /// [`Stream::join`], so that idle connections can be measured.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Stream {
             .collect::<anyhow::Result<Vec<_>>>()?;
         let now = Instant::now();
         // From here on, dropping the stream on an error ends the threads.
-        let stream = Self { plan, shared, threads, begun: now, split: now };
+        let stream = Self { plan, shared, threads, started: now, split: now };
         for _ in 0..stream.plan.shape.threads {
             if let Some(error) = reports.recv().context("a thread of the generator is gone")? {
                 anyhow::bail!(error);
@@ -93,16 +93,16 @@ impl Stream {
     }
 
     /// Starts the load; returns when the first request is due.
-    pub fn begin(&mut self) {
-        self.begun = self.shared.start_clock();
-        self.split = self.begun;
-        std::thread::sleep(self.begun.saturating_duration_since(Instant::now()));
+    pub fn start_load(&mut self) {
+        self.started = self.shared.start_clock();
+        self.split = self.started;
+        std::thread::sleep(self.started.saturating_duration_since(Instant::now()));
     }
 
     /// When the first request was due.
     #[must_use]
     pub fn begun(&self) -> Instant {
-        self.begun
+        self.started
     }
 
     /// The progress so far.
@@ -151,7 +151,12 @@ impl Stream {
             }
         }
         let tally = sum.context("the stream had no thread")?;
-        Ok(Segment { plan: self.plan.clone(), tally, begun: self.begun, seconds: (now - from).as_secs_f64() })
+        Ok(Segment {
+            plan: self.plan.clone(),
+            tally,
+            started: self.started,
+            seconds: (now - from).as_secs_f64(),
+        })
     }
 
     /// Waits for the end.
@@ -179,7 +184,7 @@ impl Stream {
             End::ByNumber => None,
             End::At(nanos) => Some(nanos as f64 / 1e9),
         };
-        Ok(Outcome { open: report.open, ..Outcome::new(&self.plan, report.tally, self.begun, planned) })
+        Ok(Outcome { open: report.open, ..Outcome::new(&self.plan, report.tally, self.started, planned) })
     }
 }
 
@@ -196,7 +201,7 @@ impl Drop for Stream {
 pub struct Segment {
     plan: Arc<Plan>,
     tally: Tally,
-    begun: Instant,
+    started: Instant,
     seconds: f64,
 }
 
@@ -212,9 +217,9 @@ impl Segment {
     /// Converts to the format of the results. Times count from the start of the stream.
     #[must_use]
     pub fn outcome(mut self) -> Outcome {
-        self.tally.in_time = self.tally.answers;
+        self.tally.in_time = self.tally.responses;
         self.tally.last = 0;
-        let mut outcome = Outcome::new(&self.plan, self.tally, self.begun, Some(self.seconds));
+        let mut outcome = Outcome::new(&self.plan, self.tally, self.started, Some(self.seconds));
         // Intervals before the segment are empty.
         outcome
             .load

@@ -48,9 +48,9 @@ pub(super) struct Witness {
     /// If false, no sessions are kept: every handshake is full, and no group of an earlier one is known.
     resumption: bool,
     tickets: Mutex<VecDeque<Tls13ClientSessionValue>>,
-    rest: ClientSessionMemoryCache,
+    sessions: ClientSessionMemoryCache,
     /// Tickets received.
-    came: AtomicU64,
+    tickets_received: AtomicU64,
     /// The IANA number of the signature scheme; 0 before the first signature.
     signature: AtomicU16,
 }
@@ -92,8 +92,8 @@ pub(super) fn configuration(
         // quinn does not report whether a session was resumed, so QUIC never resumes.
         resumption: plan.resumption && !is_quic,
         tickets: Mutex::default(),
-        rest: ClientSessionMemoryCache::new(SERVERS),
-        came: AtomicU64::new(0),
+        sessions: ClientSessionMemoryCache::new(SERVERS),
+        tickets_received: AtomicU64::new(0),
         signature: AtomicU16::new(0),
     });
     let mut config =
@@ -223,7 +223,7 @@ fn key_of(leaf: &CertificateDer<'_>) -> Option<String> {
 impl Witness {
     /// Tickets received since the last call.
     pub(super) fn take_tickets(&self) -> u64 {
-        self.came.swap(0, Ordering::Relaxed)
+        self.tickets_received.swap(0, Ordering::Relaxed)
     }
 
     /// The scheme of the latest signature, by rustls' name.
@@ -283,30 +283,30 @@ impl ServerCertVerifier for Witness {
 impl ClientSessionStore for Witness {
     fn set_kx_hint(&self, server: ServerName<'static>, group: NamedGroup) {
         if self.resumption {
-            self.rest.set_kx_hint(server, group);
+            self.sessions.set_kx_hint(server, group);
         }
     }
 
     fn kx_hint(&self, server: &ServerName<'_>) -> Option<NamedGroup> {
-        self.rest.kx_hint(server)
+        self.sessions.kx_hint(server)
     }
 
     fn set_tls12_session(&self, server: ServerName<'static>, value: Tls12ClientSessionValue) {
         if self.resumption {
-            self.rest.set_tls12_session(server, value);
+            self.sessions.set_tls12_session(server, value);
         }
     }
 
     fn tls12_session(&self, server: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.rest.tls12_session(server)
+        self.sessions.tls12_session(server)
     }
 
     fn remove_tls12_session(&self, server: &ServerName<'static>) {
-        self.rest.remove_tls12_session(server);
+        self.sessions.remove_tls12_session(server);
     }
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
-        self.came.fetch_add(1, Ordering::Relaxed);
+        self.tickets_received.fetch_add(1, Ordering::Relaxed);
         if self.resumption {
             let mut tickets = self.tickets();
             tickets.push_back(value);

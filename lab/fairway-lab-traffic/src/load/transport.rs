@@ -22,7 +22,7 @@ const PIECE: usize = 64 * 1024;
 /// Opens the connections of one thread, using the plan's addresses in turn.
 pub(super) struct Dialer {
     addresses: Vec<SocketAddr>,
-    turn: usize,
+    next_address: usize,
     kind: Type,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// Opens QUIC connections.
@@ -47,7 +47,7 @@ impl Dialer {
             witness = Some(seen);
         }
         let kind = if plan.wire.protocol == Protocol::Datagrams { Type::DGRAM } else { Type::STREAM };
-        Ok(Self { addresses: plan.target.addresses.clone(), turn: index, kind, tls, quic, witness })
+        Ok(Self { addresses: plan.target.addresses.clone(), next_address: index, kind, tls, quic, witness })
     }
 
     /// Starts a connection. The socket becomes writable when connecting has ended; [`Transport::connected`] returns the
@@ -64,8 +64,8 @@ impl Dialer {
     }
 
     fn next_address(&mut self) -> SocketAddr {
-        let address = self.addresses[self.turn % self.addresses.len()];
-        self.turn = self.turn.wrapping_add(1);
+        let address = self.addresses[self.next_address % self.addresses.len()];
+        self.next_address = self.next_address.wrapping_add(1);
         address
     }
 }
@@ -75,7 +75,7 @@ pub(super) struct Transport {
     socket: Socket,
     session: Option<Box<ClientConnection>>,
     /// Output not yet accepted by the socket.
-    rest: Vec<u8>,
+    unread: Vec<u8>,
 }
 
 /// Buffers shared by all connections of a thread.
@@ -144,7 +144,7 @@ impl Transport {
         }
         let session = tls.map(|(config, name)| ClientConnection::new(config.clone(), name.clone()));
         let session = session.transpose().map_err(io::Error::other)?.map(Box::new);
-        Ok(Self { socket, session, rest: Vec::new() })
+        Ok(Self { socket, session, unread: Vec::new() })
     }
 
     /// The result of connecting.
@@ -165,12 +165,12 @@ impl Transport {
 
     /// Whether the connection waits for the socket to become writable.
     pub(super) fn wants_write(&self) -> bool {
-        !self.rest.is_empty() || self.session.as_ref().is_some_and(|session| session.wants_write())
+        !self.unread.is_empty() || self.session.as_ref().is_some_and(|session| session.wants_write())
     }
 
     /// Bytes buffered for the socket.
     pub(super) fn waiting(&self) -> usize {
-        self.rest.len()
+        self.unread.len()
     }
 
     /// Sends bytes; the rest is buffered for [`Transport::flush`].
@@ -179,12 +179,12 @@ impl Transport {
             session.writer().write_all(bytes)?;
             return self.flush();
         }
-        if !self.rest.is_empty() {
-            self.rest.extend_from_slice(bytes);
+        if !self.unread.is_empty() {
+            self.unread.extend_from_slice(bytes);
             return self.flush();
         }
         let sent = self.write_some(bytes)?;
-        self.rest.extend_from_slice(&bytes[sent..]);
+        self.unread.extend_from_slice(&bytes[sent..]);
         Ok(())
     }
 
@@ -201,10 +201,10 @@ impl Transport {
             }
             return Ok(());
         }
-        let rest = std::mem::take(&mut self.rest);
+        let rest = std::mem::take(&mut self.unread);
         let sent = self.write_some(&rest)?;
-        self.rest = rest;
-        self.rest.drain(..sent);
+        self.unread = rest;
+        self.unread.drain(..sent);
         Ok(())
     }
 

@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 
 use fairway_lab_measure::results::{Class, Tls};
 
-use super::answer::Expected;
 use super::compose::Composer;
 use super::http1::{After, Http1};
 use super::http2::Http2;
 use super::plan::{Pace, Plan, Protocol, Reuse};
 use super::poller::{Poller, SocketEvent};
 use super::quic::ReceiveBuffer;
+use super::response::Expected;
 use super::schedule::Schedule;
 use super::shared::WorkerShared;
 use super::slot::{Opening, Slot, State, Step, connect_class};
-use super::tally::{Exchange, RequestOutcome, Tally};
+use super::thread_counts::{Exchange, RequestOutcome, Tally};
 use super::transport::{Dialer, Scratch};
 
 mod http3;
@@ -217,7 +217,7 @@ impl Worker {
     fn show(&self) {
         let (status, counts) = (&self.shared.threads[self.index], &self.tally.counts);
         status.ok.store(counts.ok, Ordering::Relaxed);
-        status.answers.store(self.tally.answers, Ordering::Relaxed);
+        status.responses.store(self.tally.responses, Ordering::Relaxed);
         status.errors.store(self.tally.errors.values().sum(), Ordering::Relaxed);
         status.in_flight.store(self.queues.in_flight as u64, Ordering::Relaxed);
     }
@@ -227,8 +227,8 @@ impl Worker {
         match self.phase {
             Phase::Opening { .. } => Some(1_000_000),
             Phase::Waiting => {
-                let begun = self.shared.begun().map(|begun| nanos(self.shared.origin, begun));
-                Some(begun.map_or(200_000, |begun| begun.saturating_sub(self.now())))
+                let started = self.shared.begun().map(|begun| nanos(self.shared.origin, begun));
+                Some(started.map_or(200_000, |begun| begun.saturating_sub(self.now())))
             }
             Phase::Running { begun } => {
                 let due = self.schedule.peek().map(|due| begun + due);
@@ -249,13 +249,13 @@ impl Worker {
             }
             Phase::Opening { .. } if self.shared.is_stopped() => self.phase = Phase::Opening { untried: 0 },
             Phase::Waiting => {
-                let begun = match self.shared.begun() {
+                let started = match self.shared.begun() {
                     Some(begun) => nanos(self.shared.origin, begun),
                     None if self.shared.is_stopped() => self.now(),
                     None => return,
                 };
-                if self.now() >= begun {
-                    self.start_clock(begun);
+                if self.now() >= started {
+                    self.start_clock(started);
                 }
             }
             Phase::Running { begun } => {
@@ -271,8 +271,8 @@ impl Worker {
         }
     }
 
-    fn start_clock(&mut self, begun: u64) {
-        self.phase = Phase::Running { begun };
+    fn start_clock(&mut self, started: u64) {
+        self.phase = Phase::Running { begun: started };
         if self.plan.pace == Pace::Closed {
             let users = match (self.plan.wire.reuse, self.plan.wire.protocol) {
                 (Reuse::OneAfterTheOther, _) => 1,
@@ -285,20 +285,20 @@ impl Worker {
         }
     }
 
-    fn drain(&mut self, begun: u64, now: u64) {
-        let planned = self.planned_end(begun);
+    fn drain(&mut self, started: u64, now: u64) {
+        let planned = self.planned_end(started);
         let is_cut = self.shared.is_stopped() || self.plan.bounds.requests.is_some();
         let end = if is_cut { now.min(planned) } else { planned };
         let until = end.max(now) + self.timeout();
-        self.phase = Phase::Draining { begun, end, until };
+        self.phase = Phase::Draining { begun: started, end, until };
         if self.plan.pace == Pace::Closed && (now >= planned || self.shared.is_stopped()) {
             // In a closed loop, unsent requests were not due.
             self.queues.line.clear();
         }
     }
 
-    fn planned_end(&self, begun: u64) -> u64 {
-        self.plan.bounds.duration.map_or(u64::MAX, |duration| begun + duration.as_nanos() as u64)
+    fn planned_end(&self, started: u64) -> u64 {
+        self.plan.bounds.duration.map_or(u64::MAX, |duration| started + duration.as_nanos() as u64)
     }
 
     /// The end of the plan, if everything is complete.
@@ -345,7 +345,7 @@ impl Worker {
         let opened = match self.plan.wire.protocol {
             Protocol::Http3 => self.open_http3(index, number),
             _ => self.dialer.dial().and_then(|transport| {
-                self.slots[index].begin(Opening::new(transport, number), index, &self.poller)
+                self.slots[index].start(Opening::new(transport, number), index, &self.poller)
             }),
         };
         match opened {
@@ -370,7 +370,7 @@ impl Worker {
         let settled =
             opening.transport.settled().map(|(kind, tls)| (kind, Tls { signature: signature(), ..tls }));
         if self.plan.wire.protocol == Protocol::Http2 {
-            match Http2::new(opening.transport, &opening.said) {
+            match Http2::new(opening.transport, &opening.sent_bytes) {
                 Ok(http2) => slot.state = State::Http2(Box::new(http2)),
                 Err(error) => {
                     self.not_opened(index, Class::ConnectOther, error);
@@ -448,7 +448,7 @@ impl Worker {
     fn user_is_free(&mut self) {
         if let (Pace::Closed, Phase::Running { begun }) = (self.plan.pace, self.phase) {
             let now = self.now();
-            if self.schedule.begin(now.saturating_sub(begun)) {
+            if self.schedule.start(now.saturating_sub(begun)) {
                 self.queues.line.push_back(now);
             }
         }

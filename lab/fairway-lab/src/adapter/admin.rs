@@ -10,7 +10,7 @@ pub(crate) async fn exchange(
     text: &str,
 ) -> io::Result<String> {
     stream.write_all(text.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await?;
+    Ok(response)
 }

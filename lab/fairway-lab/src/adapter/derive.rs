@@ -98,7 +98,7 @@ fn filters(ingress: &Ingress, host: &mut Host) {
         host.response_headers.push((name.to_owned(), value.to_owned()));
     }
     if let Some((path, to)) = annotation(ingress, REDIRECT).and_then(|text| text.split_once(' ')) {
-        let action = Action::Redirect { to: to.to_owned() };
+        let action = Action::Redirect { target: to.to_owned() };
         host.rules.push(Rule { path: PathMatch::Exact(path.to_owned()), action });
     }
 }

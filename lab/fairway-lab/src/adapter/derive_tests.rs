@@ -91,5 +91,5 @@ fn annotations_become_rules_exact_paths_first_and_long_prefixes_before_short_one
             PathMatch::Prefix("/".to_owned()),
         ]
     );
-    assert_eq!(host.rules[0].action, Action::Redirect { to: "https://b.test/".to_owned() });
+    assert_eq!(host.rules[0].action, Action::Redirect { target: "https://b.test/".to_owned() });
 }

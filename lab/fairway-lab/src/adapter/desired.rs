@@ -58,7 +58,7 @@ pub(crate) enum Action {
     /// Redirect with 302.
     Redirect {
         /// The Location.
-        to: String,
+        target: String,
     },
 }
 

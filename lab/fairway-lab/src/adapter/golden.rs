@@ -15,7 +15,7 @@ fn site() -> DesiredState {
         backend: "web-80".to_owned(),
         strip: strip.map(str::to_owned),
     };
-    let redirect = Action::Redirect { to: "https://b.test/".to_owned() };
+    let redirect = Action::Redirect { target: "https://b.test/".to_owned() };
     let mut full = Host {
         certificate: Some("certificate".to_owned()),
         rules: vec![
@@ -67,10 +67,11 @@ fn haproxy_gets_maps_and_a_backend_with_slots_for_each_service() {
     for (name, settings) in [("recommended", Settings::Recommended), ("defaults", Settings::Defaults)] {
         let text = haproxy::render(&frame(settings), &site(), &slots, 7);
         // 84 slots are no more telling than four.
-        let of = |line: &str| line.split("SRV_").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+        let number_in =
+            |line: &str| line.split("SRV_").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
         let few: String = text
             .lines()
-            .filter(|line| of(line).is_none_or(|slot: u32| slot <= 3))
+            .filter(|line| number_in(line).is_none_or(|slot: u32| slot <= 3))
             .map(|line| format!("{line}\n"))
             .collect();
         check(&format!("haproxy-{name}.cfg"), &few);

@@ -28,10 +28,10 @@ mod probe;
 mod process;
 mod proxy;
 mod run;
+mod stderr_lines;
 #[cfg(test)]
 mod trial;
 mod watch;
-mod words;
 
 pub(crate) use derive::{CORS, REDIRECT, RESPONSE_HEADER, REWRITE};
 pub(crate) use desired::{Action, CORS_HEADERS, DesiredState, Host, PathMatch, Rule};

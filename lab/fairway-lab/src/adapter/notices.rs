@@ -9,7 +9,7 @@ use tokio::net::UnixDatagram;
 /// The socket that a proxy sends notices to.
 pub(crate) struct Notices {
     socket: UnixDatagram,
-    place: PathBuf,
+    path: PathBuf,
 }
 
 impl Notices {
@@ -23,12 +23,12 @@ impl Notices {
         _ = std::fs::remove_file(&place);
         let socket = UnixDatagram::bind(&place)
             .with_context(|| format!("listen for notices at {}", place.display()))?;
-        Ok(Self { socket, place })
+        Ok(Self { socket, path: place })
     }
 
     /// The socket for notifications.
-    pub(crate) fn place(&self) -> &Path {
-        &self.place
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Discards earlier notifications.
@@ -59,7 +59,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let notices = Notices::listen(folder.path()).unwrap();
             let proxy = UnixDatagram::unbound().unwrap();
-            let say = async |text: &str| proxy.send_to(text.as_bytes(), notices.place()).await.unwrap();
+            let say = async |text: &str| proxy.send_to(text.as_bytes(), notices.path()).await.unwrap();
             say("READY=1\nMAINPID=1").await;
             notices.socket.readable().await.unwrap();
             notices.forget();

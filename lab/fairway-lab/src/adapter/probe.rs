@@ -22,12 +22,12 @@ impl Readiness {
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
         let listener =
             TcpListener::bind(address).await.with_context(|| format!("listen on {address} for probes"))?;
-        let answers = readiness.clone();
+        let responses = readiness.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let ready = answers.0.load(Ordering::Acquire);
+                let ready = responses.0.load(Ordering::Acquire);
                 tokio::spawn(async move {
-                    if let Err(error) = answer(stream, ready).await {
+                    if let Err(error) = respond(stream, ready).await {
                         tracing::debug!(%error, "a probe went away");
                     }
                 });
@@ -42,7 +42,7 @@ impl Readiness {
     }
 }
 
-async fn answer(mut stream: TcpStream, ready: bool) -> std::io::Result<()> {
+async fn respond(mut stream: TcpStream, ready: bool) -> std::io::Result<()> {
     let mut request = [0; 1024];
     // Every request gets the same response.
     _ = stream.read(&mut request).await?;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::adapter::words::Words;
+use crate::adapter::stderr_lines::Words;
 
 /// Timeout for the exit of a proxy that does not serve.
 const ABOUT_TO_END: Duration = Duration::from_secs(1);

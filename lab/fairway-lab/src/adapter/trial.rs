@@ -35,14 +35,14 @@ fn backend() -> SocketAddr {
 }
 
 /// The proxy's response to a request on a new connection.
-fn answer(proxy: SocketAddr) -> String {
+fn response_of(proxy: SocketAddr) -> String {
     let mut stream = TcpStream::connect(proxy).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 fn desired(backend: SocketAddr, name: &str) -> DesiredState {
@@ -73,20 +73,21 @@ fn trial(kind: Kind, late: Duration) {
     runtime.block_on(async {
         let (one, other) = (backend(), backend());
         let mut proxy = Proxy::start(kind, frame, &desired(one, "one-80")).await.unwrap();
-        let is_from = |backend: SocketAddr| answer(http).ends_with(&format!("\r\n\r\n{}", backend.port()));
-        assert!(is_from(one), "{}", answer(http));
+        let is_from =
+            |backend: SocketAddr| response_of(http).ends_with(&format!("\r\n\r\n{}", backend.port()));
+        assert!(is_from(one), "{}", response_of(http));
         for (change, wanted) in [
             (desired(other, "one-80"), other),
             (desired(one, "two-80"), one),
             (desired(other, "two-80"), other),
         ] {
-            let begun = Instant::now();
+            let started = Instant::now();
             proxy.apply(&change).await.unwrap();
-            let said = begun.elapsed();
+            let elapsed = started.elapsed();
             while !is_from(wanted) {
-                assert!(begun.elapsed() < said + late, "{kind:?}: {}", answer(http));
+                assert!(started.elapsed() < elapsed + late, "{kind:?}: {}", response_of(http));
             }
-            eprintln!("{kind:?}: said after {said:?}, seen after {:?}", begun.elapsed());
+            eprintln!("{kind:?}: said after {elapsed:?}, seen after {:?}", started.elapsed());
         }
         proxy.drain().await.unwrap();
         assert!(proxy.wait_for_exit().await.contains("ended"));
@@ -129,13 +130,13 @@ fn death(kind: Kind, named: &str) {
         settings: Settings::Recommended,
         folder: folder.path().to_owned(),
     };
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let error = runtime.block_on(async {
         let started = Proxy::start(kind, frame, &desired(backend(), "one-80")).await;
         started.err().expect("its port is taken").to_string()
     });
-    eprintln!("{kind:?}, after {:?}: {error}", begun.elapsed());
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    eprintln!("{kind:?}, after {:?}: {error}", started_at.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(15), "{:?}", started_at.elapsed());
     assert!(error.contains("ended: exit status") && error.contains(named), "{error}");
 }
 

@@ -46,7 +46,7 @@ impl Cluster {
             let api = self.api_of(object).await?;
             let place = object["metadata"]["name"].as_str().context("an object without a name")?;
             match api.delete(place, &DeleteParams::background()).await {
-                Err(error) if !gone(&error) => {
+                Err(error) if !is_gone(&error) => {
                     return Err(error).with_context(|| format!("remove {}", title(object)));
                 }
                 _ => {}
@@ -62,8 +62,8 @@ impl Cluster {
     /// The API server refuses one.
     pub async fn replace(&self, before: &[Value], after: &[Value]) -> anyhow::Result<()> {
         self.apply(after).await?;
-        let kept: BTreeSet<_> = after.iter().map(title).collect();
-        let left: Vec<_> = before.iter().filter(|object| !kept.contains(&title(object))).cloned().collect();
+        let titles: BTreeSet<_> = after.iter().map(title).collect();
+        let left: Vec<_> = before.iter().filter(|object| !titles.contains(&title(object))).cloned().collect();
         self.remove(&left).await
     }
 
@@ -121,7 +121,7 @@ impl Cluster {
             .context("list namespaces")?;
         for name in owned.items.into_iter().filter_map(|namespace| namespace.metadata.name) {
             match api.delete(&name, &DeleteParams::background()).await {
-                Err(error) if !gone(&error) => {
+                Err(error) if !is_gone(&error) => {
                     return Err(error).with_context(|| format!("remove namespace {name}"));
                 }
                 _ => {}
@@ -181,13 +181,13 @@ impl Cluster {
     }
 }
 
-fn gone(error: &kube::Error) -> bool {
+fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(answer) if answer.code == 404)
 }
 
 /// `Ingress lab/shop`, for messages and as a key.
 pub(super) fn title(object: &Value) -> String {
-    let of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
-    format!("{} {}/{}", of(&object["kind"]), of(&metadata["namespace"]), of(&metadata["name"]))
+    format!("{} {}/{}", text_of(&object["kind"]), text_of(&metadata["namespace"]), text_of(&metadata["name"]))
 }

@@ -91,10 +91,10 @@ impl Cluster {
                 tail_lines: Some(LOG_TAIL_LINES),
                 ..LogParams::default()
             };
-            let said = pods.logs(&pod, &last).await.unwrap_or_else(|error| format!("unknown: {error}"));
-            let said = said.trim().replace('\n', "; ");
+            let log = pods.logs(&pod, &last).await.unwrap_or_else(|error| format!("unknown: {error}"));
+            let log = log.trim().replace('\n', "; ");
             Ok(Some(Err(anyhow::anyhow!(
-                "container {container} of pod {namespace}/{pod} dies whenever it is started; its last lines: {said}"
+                "container {container} of pod {namespace}/{pod} dies whenever it is started; its last lines: {log}"
             ))))
         });
         started.await?

@@ -49,14 +49,14 @@ fn explain_error(error: &kube::Error) -> anyhow::Error {
 
 /// The counters of a namespace in the text of `/metrics/resource`: `name{labels} value milliseconds`.
 fn counters(text: &str, namespace: &str) -> Vec<Sample> {
-    let of = |name: &str| {
+    let usage_of = |name: &str| {
         text.lines()
             .filter_map(|line| figure(line.strip_prefix(name)?, namespace))
             .map(|(pod, value, at_s)| (pod.to_owned(), (value, at_s)))
             .collect::<BTreeMap<_, _>>()
     };
-    let memory = of(MEMORY);
-    of(CPU)
+    let memory = usage_of(MEMORY);
+    usage_of(CPU)
         .into_iter()
         .map(|(pod, (cpu_s, at_s))| Sample {
             at_s,

@@ -40,7 +40,7 @@ pub(super) struct Shape {
     /// After the version in its title.
     way: &'static str,
     /// What the adapter does, and whose behaviour that is: for the report.
-    conduct: &'static str,
+    behaviour: &'static str,
     /// The grace period of its controllers' pods, seconds.
     grace_s: u32,
     render: fn(&Frame, &DesiredState) -> Vec<NamedText>,
@@ -56,7 +56,7 @@ const NGINX: Shape = Shape {
     summary: "nginx under the laboratory's adapter: a reload for every change, endpoints included",
     stands_for: "NGINX Ingress Controller with nginx OSS",
     way: "reload",
-    conduct: "Every change, endpoints included, is a new nginx.conf and a reload (SIGHUP), one at a time, known to be \
+    behaviour: "Every change, endpoints included, is a new nginx.conf and a reload (SIGHUP), one at a time, known to be \
         done when the master says that it has started a worker; changes that come during a reload are one. nginx's own: \
         its master sleeps 100 ms before it ends the workers of the configuration before, and they answer until then. NGINX Ingress Controller reloads \
         for each entry of its queue, so this is kinder. Only ready endpoints are used. An end (SIGTERM) is nginx -s \
@@ -73,7 +73,7 @@ const HAPROXY: Shape = Shape {
     summary: "HAProxy under the laboratory's adapter: the runtime API for endpoints, a reload for routes",
     stands_for: "HAProxy's ingress controllers",
     way: "runtime API, reload",
-    conduct: "Endpoints go through the runtime API into 42 server slots for each Service; hosts, paths, filters, \
+    behaviour: "Endpoints go through the runtime API into 42 server slots for each Service; hosts, paths, filters, \
         certificates and the 43rd endpoint are a new configuration and a reload that keeps the listening sockets. \
         Both happen at once: HAProxy's ingress controller waits up to 5 s (its sync period) before routes, so this is \
         kinder. Only ready endpoints are used. An end (SIGTERM) is a soft stop at once: its chart has no preStop \
@@ -94,7 +94,7 @@ const ENVOY: Shape = Shape {
     summary: "Envoy under the laboratory's adapter: dynamic discovery from files",
     stands_for: "Envoy Gateway, Ambassador",
     way: "dynamic discovery",
-    conduct: "Listeners, routes, clusters, endpoints and secrets are files that Envoy watches, written as changes \
+    behaviour: "Listeners, routes, clusters, endpoints and secrets are files that Envoy watches, written as changes \
         come, without a hold-off (Envoy Gateway has none by default), a new cluster before the routes to it; nothing restarts. Only ready endpoints are used. An end (SIGTERM) is Envoy \
         Gateway's: health checks fail, answers close connections, it accepts for 10 s more and ends when no \
         connection is left or after 60 s. Recommended: no limits of connections and requests to a Service, two \
@@ -113,7 +113,7 @@ const CADDY: Shape = Shape {
     summary: "Caddy under the laboratory's adapter: the whole configuration through its admin API",
     stands_for: "Caddy's ingress controller; a proxy in Go",
     way: "admin API",
-    conduct: "Every change, endpoints included, is the whole configuration as JSON (POST /load), which Caddy takes over \
+    behaviour: "Every change, endpoints included, is the whole configuration as JSON (POST /load), which Caddy takes over \
         within its process: new servers start, the old ones finish what they have and close idle connections of \
         clients. One at a time; changes that come meanwhile are one. Caddy's ingress controller loads one for each \
         entry of its queue, so this is kinder. Only ready endpoints are used. An end (SIGTERM) is a graceful stop at \
@@ -172,7 +172,8 @@ impl Peer for AdaptedPeer {
             [(artifacts.laboratory.as_path(), "/usr/bin/fairway-lab"), (found.path(), place.as_str())];
         let archive = programs::pack(artifacts, &self.name, &contents, found.root())?;
         let shown = |settings| (shape.render)(&sample_frame(settings), &sample());
-        let conduct = NamedText { name: "what the adapter does".to_owned(), text: shape.conduct.to_owned() };
+        let conduct =
+            NamedText { name: "what the adapter does".to_owned(), text: shape.behaviour.to_owned() };
         let rendered = [Settings::Recommended, Settings::Defaults].into_iter().flat_map(shown);
         Ok(PreparedPeer {
             record: PeerRecord {

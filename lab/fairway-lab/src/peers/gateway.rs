@@ -110,23 +110,23 @@ pub fn named(peer: &str, namespace: &str) -> Value {
 
 /// An HTTPRoute.
 #[must_use]
-pub fn http_route(of: &HttpRoute<'_>) -> Value {
-    let parent = match of.parent {
+pub fn http_route(http_route: &HttpRoute<'_>) -> Value {
+    let parent = match http_route.parent {
         Parent::Gateway { peer, namespace } => json!({ "name": class_name(peer), "namespace": namespace }),
         Parent::ListenerSet(name) => json!({ "group": GROUP, "kind": "ListenerSet", "name": name }),
     };
     let mut route = json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": "HTTPRoute",
-        "metadata": { "name": of.name, "namespace": of.namespace },
+        "metadata": { "name": http_route.name, "namespace": http_route.namespace },
         "spec": {
             "parentRefs": [parent],
             "rules": [{
-                "matches": [{ "path": { "type": "PathPrefix", "value": of.path } }],
-                "backendRefs": [{ "name": of.service, "port": 80 }],
+                "matches": [{ "path": { "type": "PathPrefix", "value": http_route.path } }],
+                "backendRefs": [{ "name": http_route.service, "port": 80 }],
             }],
         },
     });
-    if let Some(host) = of.host {
+    if let Some(host) = http_route.host {
         route["spec"]["hostnames"] = json!([host]);
     }
     route

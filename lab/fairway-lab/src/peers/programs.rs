@@ -15,13 +15,13 @@ pub(super) fn debian(cache: &Path, package: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<_> = std::env::split_paths(&path).collect();
     folders.push(PathBuf::from("/usr/sbin"));
-    let kept = cache.join(package);
-    folders.extend(["usr/sbin", "usr/bin"].map(|folder| kept.join(folder)));
+    let cached_folder = cache.join(package);
+    folders.extend(["usr/sbin", "usr/bin"].map(|folder| cached_folder.join(folder)));
     let found = || folders.iter().map(|folder| folder.join(package)).find(|program| program.is_file());
     if let Some(program) = found() {
         return Ok(program);
     }
-    unpack(&kept, package).with_context(|| {
+    unpack(&cached_folder, package).with_context(|| {
         format!(
             "{package} is not installed, and its package cannot be had: install the Debian package {package}"
         )
@@ -70,7 +70,7 @@ pub(super) fn envoy(cache: &Path) -> anyhow::Result<PathBuf> {
 /// A controller that a Go module of `lab/peers` pins: the folder of its module, and its program.
 pub(super) fn tool(artifacts: &Artifacts, name: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
     let mut command = Command::new(artifacts.checkout.join("lab/peers/tool"));
-    let lines = heard(command.arg(name)).with_context(|| format!("build {name} from its Go module"))?;
+    let lines = output_of(command.arg(name)).with_context(|| format!("build {name} from its Go module"))?;
     let (folder, program) =
         lines.trim().split_once('\n').with_context(|| format!("lab/peers/tool {name} printed {lines:?}"))?;
     Ok((PathBuf::from(folder), PathBuf::from(program)))
@@ -83,18 +83,18 @@ pub(super) fn helm(artifacts: &Artifacts) -> Command {
 
 /// Builds helm if it has to be built. A testbed's network does not reach what it is built from, so this comes before.
 pub(super) fn build_helm(artifacts: &Artifacts) -> anyhow::Result<()> {
-    let said = heard(helm(artifacts).args(["version", "--short"]));
-    said.context("build helm, which renders the chart").map(drop)
+    let helm_version = output_of(helm(artifacts).args(["version", "--short"]));
+    helm_version.context("build helm, which renders the chart").map(drop)
 }
 
 /// The first line that a program prints which has `mark` in it; on either output, since programs do not agree.
 pub(super) fn version(program: &Path, argument: &str, mark: &str) -> anyhow::Result<String> {
-    let asked = Command::new(program)
+    let output = Command::new(program)
         .arg(argument)
         .output()
         .with_context(|| format!("ask {} for its version", program.display()))?;
     let both =
-        format!("{}{}", String::from_utf8_lossy(&asked.stdout), String::from_utf8_lossy(&asked.stderr));
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let line = both.lines().find(|line| line.to_lowercase().contains(mark));
     let line = line.with_context(|| format!("{} {argument} printed no version", program.display()))?;
     // Some programs print the path by which they were started first, which is not part of the version.
@@ -106,25 +106,25 @@ pub(super) fn version(program: &Path, argument: &str, mark: &str) -> anyhow::Res
 pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
     let shown = command.get_program().to_string_lossy().into_owned();
     let done = command.output().with_context(|| format!("run {shown}"))?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    anyhow::ensure!(done.status.success(), "{shown} failed ({}): {}", done.status, said.trim());
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    anyhow::ensure!(done.status.success(), "{shown} failed ({}): {}", done.status, stderr.trim());
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 /// The same for what takes minutes: what it says meanwhile is passed on.
-fn heard(command: &mut Command) -> anyhow::Result<String> {
+fn output_of(command: &mut Command) -> anyhow::Result<String> {
     let shown = command.get_program().to_string_lossy().into_owned();
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("run {shown}"))?;
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for line in child.stderr.take().into_iter().flat_map(|stderr| BufReader::new(stderr).lines()) {
         let line = line.with_context(|| format!("hear what {shown} says"))?;
         // Nobody may be there to read it.
         _ = writeln!(std::io::stderr(), "{line}");
-        said.push(line);
+        messages.push(line);
     }
     let done = child.wait_with_output().with_context(|| format!("run {shown}"))?;
-    anyhow::ensure!(done.status.success(), "{shown} failed ({}): {}", done.status, said.join("; "));
+    anyhow::ensure!(done.status.success(), "{shown} failed ({}): {}", done.status, messages.join("; "));
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
@@ -177,13 +177,13 @@ pub(super) fn image(peer: &str) -> String {
 mod tests {
     use std::process::Command;
 
-    use super::heard;
+    use super::output_of;
 
     #[test]
     fn a_build_that_fails_is_an_error_with_what_it_said() {
-        let error = heard(Command::new("sh").args(["-c", "echo no module >&2; exit 3"])).unwrap_err();
+        let error = output_of(Command::new("sh").args(["-c", "echo no module >&2; exit 3"])).unwrap_err();
         assert!(error.to_string().contains("no module"), "{error}");
-        let printed = heard(Command::new("sh").args(["-c", "echo slowly >&2; echo folder"])).unwrap();
+        let printed = output_of(Command::new("sh").args(["-c", "echo slowly >&2; echo folder"])).unwrap();
         assert_eq!(printed, "folder\n");
     }
 }

@@ -91,11 +91,11 @@ fn objects_of_a_route_have_the_names_and_the_namespace_of_the_route() {
 #[test]
 fn every_peer_says_every_filter_and_nothing_of_it_without_filters() {
     for peer in all_peers() {
-        let said = |filters| {
+        let rendered = |filters| {
             let objects = peer.route(&placement(peer.name()), &route(filters));
             Value::Array(objects).to_string()
         };
-        let (with, without) = (said(every_filter()), said(Filters::default()));
+        let (with, without) = (rendered(every_filter()), rendered(Filters::default()));
         for word in ["cors", "yes", "/new", "/old", "b.test"] {
             assert!(with.contains(word), "{}: {word} is not in {with}", peer.name());
             assert!(!without.contains(word), "{}: {word} is in {without}", peer.name());
@@ -107,8 +107,8 @@ fn every_peer_says_every_filter_and_nothing_of_it_without_filters() {
 fn a_route_without_tls_names_no_certificate() {
     for peer in all_peers() {
         let plain = Route { tls: false, ..route(Filters::default()) };
-        let said = Value::Array(peer.route(&placement(peer.name()), &plain)).to_string();
-        assert!(!said.contains(CERTIFICATE), "{said}");
+        let rendered = Value::Array(peer.route(&placement(peer.name()), &plain)).to_string();
+        assert!(!rendered.contains(CERTIFICATE), "{rendered}");
     }
 }
 

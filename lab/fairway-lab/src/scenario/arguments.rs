@@ -178,8 +178,8 @@ mod tests {
         let long = read(&["--long"]).unwrap();
         assert_eq!((long.scope.form(), long.scope.rounds()), (Form::Long, 4));
         assert_eq!(long.settings(), [Settings::Recommended, Settings::Defaults]);
-        let said = read(&["--long", "--rounds", "2", "--settings", "defaults"]).unwrap();
-        assert_eq!((said.scope.rounds(), said.settings()), (2, vec![Settings::Defaults]));
+        let arguments = read(&["--long", "--rounds", "2", "--settings", "defaults"]).unwrap();
+        assert_eq!((arguments.scope.rounds(), arguments.settings()), (2, vec![Settings::Defaults]));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) const ON_REQUEST: [(&str, &str); 1] =
     [("gateway-api", include_str!("../../scenarios/gateway-api.toml"))];
 
 /// All that come with the laboratory.
-pub(super) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(super) fn known_scenarios() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALL.into_iter().chain(ON_REQUEST)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn named(names: &[String], scaling: &Scaling) -> anyhow::Result<Vec<S
             }
             continue;
         }
-        let known = known().find(|(known, _)| known == name).map(|(_, text)| text.to_owned());
+        let known = known_scenarios().find(|(known, _)| known == name).map(|(_, text)| text.to_owned());
         let text = known.map_or_else(|| file(name), Ok)?;
         scenarios.push(read(&text, scaling).with_context(|| format!("scenario {name}"))?);
     }
@@ -78,7 +78,7 @@ pub(super) fn named(names: &[String], scaling: &Scaling) -> anyhow::Result<Vec<S
 }
 
 fn file(name: &str) -> anyhow::Result<String> {
-    let names: Vec<_> = known().map(|(name, _)| name).collect();
+    let names: Vec<_> = known_scenarios().map(|(name, _)| name).collect();
     anyhow::ensure!(
         Path::new(name).extension().is_some(),
         "there is no scenario {name:?}; there are all, {}, and files (*.toml)",
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn the_paper_is_what_a_file_says_without_options() {
         let scaling = Scaling { form: Form::Whole, scale: 1.0, set: Vec::new() };
-        let names: Vec<_> = known().map(|(name, _)| name.to_owned()).collect();
+        let names: Vec<_> = known_scenarios().map(|(name, _)| name.to_owned()).collect();
         for scenario in named(&names, &scaling).expect("they read") {
             assert_eq!(scenario.definition.shortened, Vec::<String>::new(), "{}", scenario.name());
         }

@@ -40,14 +40,14 @@ impl ListArguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut out = std::io::stdout().lock();
         if let Some(name) = self.scenario {
-            let known = catalogue::known().find(|(known, _)| *known == name);
+            let known = catalogue::known_scenarios().find(|(known, _)| *known == name);
             let (_, text) = known.ok_or_else(|| anyhow::anyhow!("there is no scenario {name:?}"))?;
             out.write_all(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         let scaling = Scaling { form: Form::Whole, scale: 1.0, set: Vec::new() };
         writeln!(out, "scenarios (`fairway-lab list NAME` prints a file):")?;
-        let names: Vec<_> = catalogue::known().map(|(name, _)| name.to_owned()).collect();
+        let names: Vec<_> = catalogue::known_scenarios().map(|(name, _)| name.to_owned()).collect();
         for scenario in catalogue::named(&names, &scaling)? {
             writeln!(out, "  {:<14}{}", scenario.name(), scenario.definition.heading.purpose)?;
         }

@@ -20,7 +20,7 @@ pub(super) fn is_full(error: &anyhow::Error) -> bool {
 
 /// A file that is as large as results and report will be, until they are written.
 pub(super) struct DiskReserve {
-    place: PathBuf,
+    path: PathBuf,
 }
 
 impl DiskReserve {
@@ -30,7 +30,7 @@ impl DiskReserve {
     /// There is not even that much now.
     pub(super) fn keep(folder: &Path) -> anyhow::Result<Self> {
         // Dropped on an error, it takes away what was written.
-        let reserve = Self { place: folder.join(NAME) };
+        let reserve = Self { path: folder.join(NAME) };
         reserve.fill().with_context(|| {
             format!(
                 "the folder of the results, {}, has no room for them: {} MB are wanted before anything is measured",
@@ -42,10 +42,10 @@ impl DiskReserve {
     }
 
     fn fill(&self) -> std::io::Result<()> {
-        let mut file = fs::File::create(&self.place)?;
-        let piece = vec![0; 1 << 20];
-        for _ in 0..RESERVED_BYTES / piece.len() {
-            file.write_all(&piece)?;
+        let mut file = fs::File::create(&self.path)?;
+        let chunk = vec![0; 1 << 20];
+        for _ in 0..RESERVED_BYTES / chunk.len() {
+            file.write_all(&chunk)?;
         }
         Ok(())
     }
@@ -53,8 +53,8 @@ impl DiskReserve {
 
 impl Drop for DiskReserve {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.place) {
-            tracing::warn!(%error, place = %self.place.display(), "a file that kept room on the disk stays");
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(%error, place = %self.path.display(), "a file that kept room on the disk stays");
         }
     }
 }

@@ -50,7 +50,7 @@ enum Gauge {
 pub(super) struct MeteredUsage {
     pub(super) spent: Spent,
     source: &'static str,
-    of: usize,
+    container_count: usize,
     unread: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl MeteredUsage {
         Self {
             spent: self.spent.and(&next.spent),
             source: next.source,
-            of: self.of.max(next.of),
+            container_count: self.container_count.max(next.container_count),
             unread: self.unread.or_else(|| next.unread.clone()),
         }
     }
@@ -71,7 +71,7 @@ impl MeteredUsage {
             return Err(reason.clone());
         }
         let unit = if self.source == "cgroup" { "containers" } else { "pods" };
-        self.spent.cost(requests, self.source, &format!("{} {unit}", self.of))
+        self.spent.cost(requests, self.source, &format!("{} {unit}", self.container_count))
     }
 }
 
@@ -182,7 +182,7 @@ fn now() -> f64 {
 }
 
 impl Metering {
-    pub(super) async fn begin(follow: Follow) -> anyhow::Result<Self> {
+    pub(super) async fn start(follow: Follow) -> anyhow::Result<Self> {
         let gauge = follow.gauge(&follow.pods().await?).await;
         let interval = gauge.interval();
         let gauge = Arc::new(Mutex::new(gauge));
@@ -201,7 +201,7 @@ impl Metering {
     /// The usage since the start or the last cut.
     pub(super) async fn cut(&mut self) -> anyhow::Result<MeteredUsage> {
         let mut gauge = self.gauge.lock().await;
-        let of = match self.follow.read(&mut gauge).await {
+        let reading = match self.follow.read(&mut gauge).await {
             Ok(of) => of,
             // Samples are then missing, and their number is counted.
             Err(error) if matches!(*gauge, Gauge::There(_)) => {
@@ -211,13 +211,16 @@ impl Metering {
             Err(error) => return Err(error),
         };
         let metered = match &mut *gauge {
-            Gauge::Here { meter, elsewhere, .. } => {
-                MeteredUsage { spent: meter.spent(), source: "cgroup", of, unread: elsewhere.take() }
-            }
+            Gauge::Here { meter, elsewhere, .. } => MeteredUsage {
+                spent: meter.spent(),
+                source: "cgroup",
+                container_count: reading,
+                unread: elsewhere.take(),
+            },
             Gauge::There(sampled) => {
                 let spent = sampled.spent();
                 sampled.cut();
-                return Ok(MeteredUsage { spent, source: "kubelet", of, unread: None });
+                return Ok(MeteredUsage { spent, source: "kubelet", container_count: reading, unread: None });
             }
             Gauge::Nothing(reason) => {
                 return Ok(MeteredUsage { unread: Some(reason.clone()), ..MeteredUsage::default() });

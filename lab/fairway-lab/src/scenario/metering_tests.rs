@@ -25,7 +25,7 @@ enum Knows {
 
 struct ApiServer {
     knows: Knows,
-    asked: AtomicU64,
+    requests: AtomicU64,
 }
 
 const POD: &str = r#"{"metadata":{"name":"a","namespace":"edge"},"spec":{"nodeName":"far","containers":[]},"status":{
@@ -37,13 +37,13 @@ impl ApiServer {
     async fn start(knows: Knows) -> Arc<Cluster> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback has a free port");
         let address: SocketAddr = listener.local_addr().expect("it is bound");
-        let server = Arc::new(Self { knows, asked: AtomicU64::new(0) });
+        let server = Arc::new(Self { knows, requests: AtomicU64::new(0) });
         tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
                 let server = server.clone();
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let answer = server.answer(request.uri().path());
-                    async move { Ok::<_, Infallible>(answer) }
+                    let response = server.respond(request.uri().path());
+                    async move { Ok::<_, Infallible>(response) }
                 });
                 let serving = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(connection), service);
@@ -55,15 +55,15 @@ impl ApiServer {
         Arc::new(Cluster::with(client))
     }
 
-    fn answer(&self, path: &str) -> Response<Full<Bytes>> {
-        let asked = self.asked.load(Ordering::SeqCst);
+    fn respond(&self, path: &str) -> Response<Full<Bytes>> {
+        let requests = self.requests.load(Ordering::SeqCst);
         let (status, body) = match (path, self.knows) {
             ("/api/v1/namespaces/edge/pods", _) => {
                 (200, format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{POD}]}}"#))
             }
             ("/api/v1/nodes/far/proxy/metrics/resource", Knows::Counters) => {
-                self.asked.fetch_add(1, Ordering::SeqCst);
-                let (cpu, at) = (asked * 10, 1_795_000_000_000 + asked * 20_000);
+                self.requests.fetch_add(1, Ordering::SeqCst);
+                let (cpu, at) = (requests * 10, 1_795_000_000_000 + requests * 20_000);
                 let labels = r#"{namespace="edge",pod="a"}"#;
                 (
                     200,
@@ -75,14 +75,14 @@ impl ApiServer {
             (path, _) => {
                 let (code, reason) =
                     if path.contains("/proxy/") { (403, "Forbidden") } else { (404, "NotFound") };
-                let said = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+                let failure_status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
                     "reason": reason, "message": format!("no {path} for you") });
-                (code, said.to_string())
+                (code, failure_status.to_string())
             }
         };
-        let mut answer = Response::new(Full::new(Bytes::from(body)));
-        *answer.status_mut() = hyper::StatusCode::from_u16(status).expect("these are statuses");
-        answer
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = hyper::StatusCode::from_u16(status).expect("these are statuses");
+        response
     }
 }
 
@@ -93,7 +93,7 @@ async fn metering(knows: Knows, source: CpuSource) -> Metering {
         selector: Some("app=proxy".to_owned()),
         source,
     };
-    Metering::begin(follow).await.expect("pods can be listed")
+    Metering::start(follow).await.expect("pods can be listed")
 }
 
 /// Why there is no cost.
@@ -111,7 +111,10 @@ async fn pods_elsewhere_are_read_from_their_kubelets_by_their_samples_times() {
         metering.follow.read(&mut gauge).await.expect("the kubelet answers");
     }
     let metered = metering.cut().await.expect("the kubelet answers");
-    assert_eq!((metered.spent.memory_bytes, metered.source, metered.of), (Some(5_000_000), "kubelet", 1));
+    assert_eq!(
+        (metered.spent.memory_bytes, metered.source, metered.container_count),
+        (Some(5_000_000), "kubelet", 1)
+    );
     // All of this took a moment, whatever the samples say of their own times.
     let reason = metered.cost(100).expect_err("a moment is too short");
     assert!(reason.contains("samples of its pods cover"), "{reason}");
@@ -142,7 +145,7 @@ async fn without_a_selector_the_reason_says_so() {
         selector: None,
         source: CpuSource::Automatic,
     };
-    let metered = Metering::begin(follow).await.expect("nothing is asked").cut().await.expect("nor here");
+    let metered = Metering::start(follow).await.expect("nothing is asked").cut().await.expect("nor here");
     let reason = metered.cost(1).expect_err("nothing is known of pods");
     assert!(reason.contains("selector=LABELS"), "{reason}");
 }

@@ -28,7 +28,7 @@ const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
 /// Prepares a run and starts its measuring part: in a testbed, or with `--cluster` against the controllers of the
 /// user's cluster.
 pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
-    let progress = Progress::begin();
+    let progress = Progress::start();
     let peers_to_prepare = select_peers(&arguments.selection.peers)?;
     let cluster_peers = described_cluster_peers(arguments)?;
     let results_folder = create_results_folder(arguments)?;

@@ -58,8 +58,8 @@ impl Probe {
     }
 
     async fn ask_once(&mut self, host: &str, path: &str) -> anyhow::Result<ProbeResponse> {
-        let asked = tokio::time::timeout(RESPONSE_TIMEOUT, self.exchange(host, path)).await;
-        let outcome = asked
+        let probed = tokio::time::timeout(RESPONSE_TIMEOUT, self.exchange(host, path)).await;
+        let outcome = probed
             .unwrap_or_else(|_| Err(anyhow::anyhow!("no response within {} s", RESPONSE_TIMEOUT.as_secs())));
         if outcome.is_err() {
             self.connection = None;
@@ -74,16 +74,16 @@ impl Probe {
         patience: Duration,
         mut judge: impl FnMut(&anyhow::Result<ProbeResponse>) -> Verdict,
     ) -> Found {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut wrong = 0;
         loop {
-            let answer = self.request_root(host).await;
-            match judge(&answer) {
+            let response = self.request_root(host).await;
+            match judge(&response) {
                 Verdict::Wanted => return Found { at: Some(Instant::now()), wrong },
                 Verdict::Early => {}
                 Verdict::Wrong => wrong += 1,
             }
-            if begun.elapsed() > patience {
+            if started.elapsed() > patience {
                 return Found { at: None, wrong };
             }
             tokio::time::sleep(PROBE_INTERVAL).await;
@@ -116,7 +116,7 @@ impl Probe {
         let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
         let length: Option<usize> = field(&text, "content-length").and_then(|length| length.parse().ok());
         let closes = field(&text, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-        let answer =
+        let response =
             ProbeResponse { status: status(&text)?, backend: field(&text, "x-lab-backend"), head: text };
         match length {
             Some(length) if !closes && length < 64 * MAX_HEAD_BYTES => {
@@ -130,7 +130,7 @@ impl Probe {
             // The body's framing is not parsed: the next request uses a new connection.
             _ => self.connection = None,
         }
-        Ok(answer)
+        Ok(response)
     }
 }
 

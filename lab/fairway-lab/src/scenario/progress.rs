@@ -8,7 +8,7 @@ use std::time::Instant;
 pub(super) struct Progress(Instant);
 
 impl Progress {
-    pub(super) fn begin() -> Self {
+    pub(super) fn start() -> Self {
         Self(Instant::now())
     }
 

@@ -39,7 +39,7 @@ impl Parameters {
         Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: 2 }
     }
 
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.patience_s)
     }
 }
@@ -72,12 +72,12 @@ async fn parts(
         case: "under load",
         count: parameters.changes,
         rate: parameters.change_rate,
-        patience: parameters.patience(),
+        timeout: parameters.timeout(),
         calm: QUIET_PERIOD,
     };
     under_load(running, &changes, run).await?;
     running.progress.say(&format!("{name}: {} routes in all", parameters.total_routes));
-    run.propagations.push(many(running, parameters, added).await?);
+    run.propagations.push(run_many(running, parameters, added).await?);
     Ok(())
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Changes {
     pub(super) count: u32,
     /// Requests a second meanwhile.
     pub(super) rate: f64,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     /// How long only new responses must arrive before the next change.
     pub(super) calm: Duration,
 }
@@ -124,8 +124,8 @@ pub(super) fn note_effect(found: &mut Propagation, written: Instant, at: Option<
 }
 
 /// Until a route exists, only 404 is correct.
-pub(super) fn judge_new(answer: &anyhow::Result<ProbeResponse>) -> Verdict {
-    match answer {
+pub(super) fn judge_new(response: &anyhow::Result<ProbeResponse>) -> Verdict {
+    match response {
         Ok(answer) if answer.status == 200 => Verdict::Wanted,
         Ok(answer) if answer.status == 404 => Verdict::Early,
         _ => Verdict::Wrong,
@@ -145,7 +145,7 @@ async fn one_by_one(
         added.extend(objects.iter().cloned());
         let written = Instant::now();
         running.cluster.apply(&objects).await?;
-        let seen = probe.wait_until(&host(number), parameters.patience(), judge_new).await;
+        let seen = probe.wait_until(&host(number), parameters.timeout(), judge_new).await;
         found.wrong += seen.wrong;
         note_effect(&mut found, written, seen.at);
     }
@@ -206,13 +206,13 @@ struct Changeover {
 }
 
 async fn watch(probe: &mut Probe, old: &str, new: &str, changes: &Changes) -> Changeover {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut seen = Changeover::default();
     let mut calm_since = None;
-    while begun.elapsed() < changes.patience {
-        let answer = probe.request_root(super::site::HOST).await;
+    while started.elapsed() < changes.timeout {
+        let response = probe.request_root(super::site::HOST).await;
         let now = Instant::now();
-        match answer.ok().and_then(|answer| answer.backend) {
+        match response.ok().and_then(|answer| answer.backend) {
             Some(backend) if backend == new => {
                 seen.first_new.get_or_insert(now);
                 if now - *calm_since.get_or_insert(now) > changes.calm {
@@ -233,7 +233,7 @@ async fn watch(probe: &mut Probe, old: &str, new: &str, changes: &Changes) -> Ch
     seen
 }
 
-async fn many(
+async fn run_many(
     running: &RunningPeer<'_>,
     parameters: &Parameters,
     added: &mut Vec<Value>,
@@ -245,14 +245,14 @@ async fn many(
         objects.extend(running.contender.peer.route(&running.placement, &route));
     }
     added.extend(objects.iter().cloned());
-    let begun = Instant::now();
+    let started = Instant::now();
     at_once(running, objects, Action::Apply).await?;
-    let written = begun.elapsed();
+    let written = started.elapsed();
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     let last = parameters.total_routes.checked_sub(1).context("total_routes is 0")?;
-    let seen = probe.wait_until(&host(last), parameters.patience(), judge_new).await;
+    let seen = probe.wait_until(&host(last), parameters.timeout(), judge_new).await;
     match seen.at {
-        Some(at) => found.ms.push((at - begun).saturating_sub(written).as_secs_f64() * 1e3),
+        Some(at) => found.ms.push((at - started).saturating_sub(written).as_secs_f64() * 1e3),
         None => found.lost += 1,
     }
     found.wrong = seen.wrong;

@@ -29,7 +29,7 @@ impl Receipts {
     ///
     /// # Errors
     /// It cannot listen at the user's address.
-    pub(super) async fn begin(handover: &Handover, cluster: &Cluster) -> anyhow::Result<Self> {
+    pub(super) async fn start(handover: &Handover, cluster: &Cluster) -> anyhow::Result<Self> {
         if let Some(address) = handover.collector {
             let collector = Collector::start(address);
             return collector.map(Self::Collected).context("--collector must be an address of this machine");

@@ -43,7 +43,7 @@ pub(super) struct RunningPeer<'a> {
     /// The objects of the route that streams use, as they were applied last.
     applied: RefCell<Vec<Value>>,
     /// Objects that earlier routes referred to.
-    left: RefCell<Vec<Value>>,
+    remaining: RefCell<Vec<Value>>,
     /// Changes without effect.
     pub(super) notes: RefCell<Vec<String>>,
 }
@@ -145,7 +145,7 @@ impl<'a> RunningPeer<'a> {
             clock: Instant::now(),
             direct,
             applied: RefCell::default(),
-            left: RefCell::default(),
+            remaining: RefCell::default(),
             notes: RefCell::default(),
         };
         if context.api == RouteApi::Gateway {
@@ -162,7 +162,7 @@ impl<'a> RunningPeer<'a> {
         let api = self.contender.peer.gateway_api().map_err(anyhow::Error::msg)?;
         let objects = gateway::gateway(peer, &api, &self.placement);
         self.cluster.apply(&objects).await?;
-        self.left.borrow_mut().extend(objects);
+        self.remaining.borrow_mut().extend(objects);
         self.cluster.gateway_address(&gateway::named(peer, NAMESPACE)).await
     }
 
@@ -170,7 +170,7 @@ impl<'a> RunningPeer<'a> {
     pub(super) async fn close(self) -> anyhow::Result<()> {
         self.ids.receipts.forget();
         let mut applied = self.applied.take();
-        applied.extend(self.left.take());
+        applied.extend(self.remaining.take());
         self.cluster.remove(&applied).await?;
         for deployment in [site::BACKEND, site::OTHER] {
             self.cluster.scale(NAMESPACE, deployment, 0).await?;
@@ -193,7 +193,7 @@ impl<'a> RunningPeer<'a> {
         let after = self.route_objects(route);
         let before = self.applied.replace(after.clone());
         let (routes, referred): (Vec<_>, Vec<_>) = before.into_iter().partition(is_route);
-        self.left.borrow_mut().extend(referred);
+        self.remaining.borrow_mut().extend(referred);
         self.cluster.replace(&routes, &after).await
     }
 
@@ -268,14 +268,14 @@ impl<'a> RunningPeer<'a> {
             None => (Some(format!("{PROXY_LABEL}={}", label(self.contender.peer.name()))), CpuSource::Cgroup),
         };
         let (cluster, namespace) = (self.cluster.clone(), self.placement.namespace.clone());
-        Metering::begin(Follow { cluster, namespace, selector, source }).await
+        Metering::start(Follow { cluster, namespace, selector, source }).await
     }
 
     /// A meter of all pods of an installed contender: its controller too, where that is another one.
     pub(super) async fn metering_of_all(&self) -> anyhow::Result<Metering> {
         let (cluster, namespace) = (self.cluster.clone(), self.placement.namespace.clone());
         let selector = Some(String::new());
-        Metering::begin(Follow { cluster, namespace, selector, source: CpuSource::Cgroup }).await
+        Metering::start(Follow { cluster, namespace, selector, source: CpuSource::Cgroup }).await
     }
 
     /// The Deployment of the proxy's data plane, in the placement's namespace.

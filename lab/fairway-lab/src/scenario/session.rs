@@ -27,7 +27,7 @@ use crate::peers::{self, Peer, RouteApi};
 /// Runs the measurements.
 pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String]) -> anyhow::Result<ExitCode> {
     let handover = Handover::read(handover)?;
-    let pieces = rounds::scenario_rounds(scenarios, handover.rounds);
+    let chunks = rounds::scenario_rounds(scenarios, handover.rounds);
     be_early();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
@@ -36,7 +36,7 @@ pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String])
             handover.peers.iter().map(|known| peers::find_peer(&known.name)).collect::<Result<_, _>>()?;
         let contenders = contenders.iter().map(AsRef::as_ref).collect();
         let mut session = Session::start(&handover, cluster, contenders).await?;
-        let code = session.run_all_rounds(&pieces).await?;
+        let code = session.run_all_rounds(&chunks).await?;
         let failed = failed_peers(&session.results, faultless);
         for text in &failed {
             session.progress.say(text);
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
         let contenders = handover.settings.iter().flat_map(|settings| {
             peers.iter().map(|peer| Contender { peer: *peer, settings: *settings }).collect::<Vec<_>>()
         });
-        let receipts = Receipts::begin(handover, &cluster).await?;
+        let receipts = Receipts::start(handover, &cluster).await?;
         forget_histograms(&handover.folder)?;
         let results = afresh(handover, environment);
         Ok(Self {
@@ -88,18 +88,18 @@ impl<'a> Session<'a> {
             receipts,
             contenders: contenders.collect(),
             certificate: Certificate::make()?,
-            progress: Progress::begin(),
+            progress: Progress::start(),
             results,
             reserve,
         })
     }
 
     /// All pieces, then the report; a signal ends them early and leaves a partial one.
-    pub(super) async fn run_all_rounds(&mut self, pieces: &[ScenarioRound<'_>]) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run_all_rounds(&mut self, chunks: &[ScenarioRound<'_>]) -> anyhow::Result<ExitCode> {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let ended = {
-            let work = self.pieces(pieces);
+            let work = self.run_pieces(chunks);
             tokio::select! {
                 outcome = work => outcome.map(|()| None),
                 _ = interrupt.recv() => Ok(Some("interrupted")),
@@ -109,11 +109,12 @@ impl<'a> Session<'a> {
         let (completeness, code) = match &ended {
             Ok(None) => (Completeness::Complete, ExitCode::SUCCESS),
             Ok(Some(how)) => {
-                (Completeness::Partial { reason: format!("{how} {}", self.place()) }, ExitCode::from(1))
+                (Completeness::Partial { reason: format!("{how} {}", self.location()) }, ExitCode::from(1))
             }
-            Err(error) => {
-                (Completeness::Partial { reason: format!("{error:#} ({})", self.place()) }, ExitCode::from(1))
-            }
+            Err(error) => (
+                Completeness::Partial { reason: format!("{error:#} ({})", self.location()) },
+                ExitCode::from(1),
+            ),
         };
         self.results.completeness = completeness;
         self.reserve = None;
@@ -127,7 +128,7 @@ impl<'a> Session<'a> {
     }
 
     /// The position at the end.
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         let run = self.results.runs.last().filter(|run| !run.is_finished());
         let scenario = run.map_or_else(
             || "before the first scenario".to_owned(),
@@ -141,12 +142,12 @@ impl<'a> Session<'a> {
         fairway_lab_measure::results::write(&self.handover.folder, &self.results)
     }
 
-    async fn pieces(&mut self, pieces: &[ScenarioRound<'_>]) -> anyhow::Result<()> {
+    async fn run_pieces(&mut self, chunks: &[ScenarioRound<'_>]) -> anyhow::Result<()> {
         let backends = Backends { image: &self.handover.image, collector: self.receipts.address() };
         self.cluster.apply(&site::objects(backends, &self.certificate)).await?;
-        let outline = outline(self.handover, pieces);
+        let outline = outline(self.handover, chunks);
         let mut steps = Steps::new(self.progress, self.handover.preparation.steps, outline);
-        for piece in pieces {
+        for piece in chunks {
             steps.begin();
             let before = self.progress.seconds();
             self.results.runs.push(blank(piece));
@@ -159,38 +160,38 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn run_round(&mut self, piece: &ScenarioRound<'_>) -> anyhow::Result<()> {
-        let scenario = piece.scenario;
+    async fn run_round(&mut self, chunk: &ScenarioRound<'_>) -> anyhow::Result<()> {
+        let scenario = chunk.scenario;
         let run = self.results.runs.last_mut().context("a scenario has its place in the results")?;
         let context = RunContext {
             cluster: self.cluster.clone(),
             artifacts: &self.handover.artifacts,
             progress: self.progress,
-            histograms: Histograms { folder: &self.handover.folder, round: piece.round },
+            histograms: Histograms { folder: &self.handover.folder, round: chunk.round },
             ids: Ids { receipts: &self.receipts, posts: scenario.posts },
             api: scenario.api(),
         };
-        for contender in rounds::in_alternating_order(&self.contenders, piece.round) {
+        for contender in rounds::in_alternating_order(&self.contenders, chunk.round) {
             let name = contender.peer.name();
             let absent = |reason: String| Absent {
                 peer: name.to_owned(),
                 scenario: Some(scenario.name().to_owned()),
-                round: piece.round,
+                round: chunk.round,
                 reason,
             };
             if let (RouteApi::Gateway, Err(reason)) = (context.api, contender.peer.gateway_api()) {
-                self.progress.say(&format!("{name} takes no part in {}: {reason}", piece.title()));
+                self.progress.say(&format!("{name} takes no part in {}: {reason}", chunk.title()));
                 self.results.absent.push(absent(reason.to_owned()));
                 continue;
             }
-            self.progress.say(&format!("{}: {name}", piece.title()));
+            self.progress.say(&format!("{}: {name}", chunk.title()));
             if let Err(error) = with(&context, contender, &scenario.parameters, run).await {
                 // The next one could keep nothing either.
                 if is_full(&error) {
                     return Err(error);
                 }
                 // A failing peer is reported and does not end the run.
-                self.progress.say(&format!("{name} failed in {}: {error:#}", piece.title()));
+                self.progress.say(&format!("{name} failed in {}: {error:#}", chunk.title()));
                 self.results.absent.push(absent(format!("{error:#}")));
             }
         }
@@ -206,17 +207,17 @@ pub(super) fn failed_peers(results: &Results, peers: &[String]) -> Vec<String> {
         peers.iter().filter(|name| !measured(name)).map(|name| format!("{name} was not measured"));
     let measures = results.runs.iter().flat_map(|run| &run.measures);
     let wrong = measures.filter(|one| peers.contains(&one.peer) && !one.load.errors.is_empty());
-    let said = |one: &fairway_lab_measure::results::Measure| {
+    let cost_of = |one: &fairway_lab_measure::results::Measure| {
         let errors: Vec<_> =
             one.load.errors.iter().map(|(class, count)| format!("{count} {}", class.name())).collect();
         format!("{} {} {}: {}", one.peer, one.case, one.phase, errors.join(", "))
     };
-    unmeasured.chain(wrong.map(said)).collect()
+    unmeasured.chain(wrong.map(cost_of)).collect()
 }
 
 /// The measuring steps and the removal of the testbed.
-fn outline(handover: &Handover, pieces: &[ScenarioRound<'_>]) -> Vec<String> {
-    let mut all: Vec<_> = pieces.iter().map(ScenarioRound::title).collect();
+fn outline(handover: &Handover, chunks: &[ScenarioRound<'_>]) -> Vec<String> {
+    let mut all: Vec<_> = chunks.iter().map(ScenarioRound::title).collect();
     if handover.is_in_testbed() {
         all.push(TAKE_DOWN.to_owned());
     }
@@ -291,12 +292,12 @@ fn sizes(parameters: &Parameters) -> Sizes {
     }
 }
 
-fn blank(piece: &ScenarioRound<'_>) -> Run {
-    let scenario = piece.scenario;
+fn blank(chunk: &ScenarioRound<'_>) -> Run {
+    let scenario = chunk.scenario;
     let heading = &scenario.definition.heading;
     Run {
         scenario: heading.scenario.clone(),
-        round: piece.round,
+        round: chunk.round,
         question: Question {
             purpose: heading.purpose.clone(),
             study: Some(heading.study.clone()).filter(|study| !study.is_empty()),

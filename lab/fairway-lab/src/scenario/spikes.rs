@@ -39,9 +39,9 @@ pub(super) fn spikes(
 
 /// Buckets that touch a span of the run's clock.
 fn within(stream: &Measure, from_s: f64, to_s: f64) -> impl Iterator<Item = &Bucket> {
-    let begun = stream.begun_s;
+    let started = stream.begun_s;
     stream.load.over_time.series.iter().filter(move |bucket| {
-        let at = begun + bucket.at_s;
+        let at = started + bucket.at_s;
         at + bucket.seconds > from_s && at < to_s
     })
 }

@@ -64,17 +64,19 @@ fn question(filters: &Filters) -> &str {
     }
 }
 
-fn shows(filters: &Filters, answer: &ProbeResponse) -> bool {
-    let has = |name: &str| answer.field(name).is_some();
+fn shows(filters: &Filters, response: &ProbeResponse) -> bool {
+    let has = |name: &str| response.field(name).is_some();
     match filters {
         Filters { redirect: Some((_, to)), .. } => {
-            (300..400).contains(&answer.status) && answer.field("location").is_some_and(|place| place == *to)
+            (300..400).contains(&response.status)
+                && response.field("location").is_some_and(|place| place == *to)
         }
         Filters { rewrite: Some(_), .. } => {
-            answer.status == 200 && answer.field("content-length").is_some_and(|length| length == REWRITTEN.1)
+            response.status == 200
+                && response.field("content-length").is_some_and(|length| length == REWRITTEN.1)
         }
-        Filters { response_header: Some(_), .. } => answer.status == 200 && has(RESPONSE_HEADER),
-        Filters { cors: true, .. } => answer.status == 200 && has("access-control-allow-origin"),
+        Filters { response_header: Some(_), .. } => response.status == 200 && has(RESPONSE_HEADER),
+        Filters { cors: true, .. } => response.status == 200 && has("access-control-allow-origin"),
         Filters { .. } => true,
     }
 }
@@ -86,13 +88,13 @@ async fn wait_until(
 ) -> Result<(), String> {
     let end = Instant::now() + ADOPTION_TIMEOUT;
     loop {
-        let said = match probe.request_path(HOST, path).await {
+        let response = match probe.request_path(HOST, path).await {
             Ok(answer) if shown(&answer) => return Ok(()),
             Ok(answer) => format!("the last answer to {path} was {} without it", answer.status),
             Err(error) => format!("the last request for {path} failed: {error:#}"),
         };
         if Instant::now() > end {
-            return Err(said);
+            return Err(response);
         }
         tokio::time::sleep(PROBE_INTERVAL).await;
     }

@@ -59,7 +59,7 @@ pub(super) fn run(
     for peer in peers {
         handover.peers.push(peer.prepare(&handover.artifacts)?.record);
     }
-    let pieces = rounds::scenario_rounds(scenarios, handover.rounds);
+    let chunks = rounds::scenario_rounds(scenarios, handover.rounds);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let cluster = Arc::new(Cluster::connect().await?);
@@ -70,7 +70,7 @@ pub(super) fn run(
         let before = replicas(&cluster, peers).await?;
         let all = peers.iter().map(|peer| peer as &dyn Peer).collect();
         let mut session = Session::start(&handover, cluster.clone(), all).await?;
-        let outcome = session.run_all_rounds(&pieces).await;
+        let outcome = session.run_all_rounds(&chunks).await;
         let swept = cluster.sweep().await.context("remove what the run created");
         for (namespace, deployment, replicas) in &before {
             cluster.scale(namespace, deployment, *replicas).await.context("give a controller its replicas back")?;

@@ -86,7 +86,7 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// An empty answer.
-    pub(crate) fn answer(&mut self, stream: u32) -> io::Result<()> {
+    pub(crate) fn respond(&mut self, stream: u32) -> io::Result<()> {
         self.send(HEADERS, END_HEADERS | END_STREAM, stream, STATUS_200)
     }
 

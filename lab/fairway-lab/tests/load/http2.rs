@@ -49,7 +49,7 @@ fn wait_for_the_end(peer: &mut Peer<TcpStream>) -> std::io::Result<()> {
 type Talk = fn(&mut Peer<TcpStream>) -> std::io::Result<()>;
 
 /// Says `:status: 200` and then these frames of the first stream.
-fn begin(peer: &mut Peer<TcpStream>, frames: &[(u8, u8, &[u8])]) -> std::io::Result<()> {
+fn begin_connection(peer: &mut Peer<TcpStream>, frames: &[(u8, u8, &[u8])]) -> std::io::Result<()> {
     peer.send(HEADERS, END_HEADERS, 1, STATUS_200)?;
     frames.iter().try_for_each(|(kind, flags, payload)| peer.send(*kind, *flags, 1, payload))
 }
@@ -58,9 +58,9 @@ fn begin(peer: &mut Peer<TcpStream>, frames: &[(u8, u8, &[u8])]) -> std::io::Res
 async fn what_breaks_an_answer_off_is_told_by_how_far_the_answer_was() {
     let table: [(Talk, Class, &str); 7] = [
         (|peer| peer.send(RST_STREAM, 0, 1, &REFUSED_STREAM.to_be_bytes()), Class::ReadReset, "refused"),
-        (|peer| begin(peer, &[(RST_STREAM, 0, &CANCEL.to_be_bytes())]), Class::Truncated, ""),
+        (|peer| begin_connection(peer, &[(RST_STREAM, 0, &CANCEL.to_be_bytes())]), Class::Truncated, ""),
         (|_| Ok(()), Class::ReadEof, "the end of the stream instead of an answer"),
-        (|peer| begin(peer, &[(DATA, 0, b"abc")]), Class::Truncated, ""),
+        (|peer| begin_connection(peer, &[(DATA, 0, b"abc")]), Class::Truncated, ""),
         // With nothing to wait for, the kernel ends the connection by a reset.
         (
             |peer| {
@@ -127,7 +127,7 @@ async fn a_server_that_goes_away_in_order_loses_no_request() {
                 if number == 4 {
                     peer.go_away(stream, NO_ERROR)?;
                 }
-                peer.answer(stream)?;
+                peer.respond(stream)?;
             }
             wait_for_the_end(&mut peer)
         });
@@ -143,11 +143,11 @@ async fn a_request_for_which_a_server_takes_no_more_streams_is_due_once_and_sent
         let mut peer = Peer::greet(stream)?;
         let (first, last) = (peer.until(HEADERS)?.stream, peer.until(HEADERS)?.stream);
         peer.go_away(last, NO_ERROR)?;
-        peer.answer(first)?;
+        peer.respond(first)?;
         // The user of the first stream wants to send again while the last one is still open.
         peer.send(PING, 0, 0, &[0; 8])?;
         peer.until(PING)?;
-        peer.answer(last)?;
+        peer.respond(last)?;
         wait_for_the_end(&mut peer)
     });
     assert_eq!(all_ok(&run(closed(address, 20, 2)).await), 10);
@@ -162,14 +162,14 @@ async fn streams_that_a_server_leaves_behind_are_resets_with_its_reason() {
             if number > 0 {
                 loop {
                     let stream = peer.until(HEADERS)?.stream;
-                    peer.answer(stream)?;
+                    peer.respond(stream)?;
                 }
             }
             while peer.until(HEADERS)?.stream < 5 {}
             // In one write, so that no further request can come between.
-            let answer = frame(HEADERS, END_HEADERS | END_STREAM, 1, STATUS_200);
+            let response = frame(HEADERS, END_HEADERS | END_STREAM, 1, STATUS_200);
             let leave = frame(GOAWAY, 0, 0, &[1_u32.to_be_bytes(), reason.to_be_bytes()].concat());
-            peer.stream.write_all(&[answer, leave].concat())?;
+            peer.stream.write_all(&[response, leave].concat())?;
             wait_for_the_end(&mut peer)
         });
         let load = run(closed(address, 12, 3)).await.load;
@@ -195,7 +195,7 @@ async fn a_server_that_takes_few_streams_is_given_no_more() {
                 SETTINGS if frame.flags == 1 && !is_agreed => is_agreed = true,
                 SETTINGS if frame.flags == 1 => {
                     for stream in open.drain(..) {
-                        peer.answer(stream)?;
+                        peer.respond(stream)?;
                     }
                     break;
                 }
@@ -208,7 +208,7 @@ async fn a_server_that_takes_few_streams_is_given_no_more() {
             most.send(open.len()).unwrap();
             if open.len() == 2 {
                 for stream in open.drain(..) {
-                    peer.answer(stream)?;
+                    peer.respond(stream)?;
                 }
             }
         }
@@ -226,7 +226,7 @@ async fn requests_that_time_out_make_room_for_others_on_the_same_connection() {
         loop {
             let stream = peer.until(HEADERS)?.stream;
             if stream > 3 {
-                peer.answer(stream)?;
+                peer.respond(stream)?;
             }
         }
     });
@@ -257,12 +257,12 @@ async fn a_call_is_good_with_the_right_message_and_status_0_only() {
         let address = serve(move |_, stream| {
             let mut peer = Peer::greet(stream)?;
             peer.until(HEADERS)?;
-            let asked = peer.until(DATA)?;
-            assert_eq!((asked.payload, asked.flags), (call::message(call::REQUEST).to_vec(), END_STREAM));
+            let frames = peer.until(DATA)?;
+            assert_eq!((frames.payload, frames.flags), (call::message(call::REQUEST).to_vec(), END_STREAM));
             // In two pieces, as a proxy may cut it.
             let (first, rest) = content.split_at(700);
             let ends = if trailers.is_none() { END_STREAM } else { 0 };
-            begin(&mut peer, &[(DATA, 0, first), (DATA, ends, rest)])?;
+            begin_connection(&mut peer, &[(DATA, 0, first), (DATA, ends, rest)])?;
             if let Some(trailers) = trailers {
                 peer.send(HEADERS, END_HEADERS | END_STREAM, 1, trailers)?;
             }

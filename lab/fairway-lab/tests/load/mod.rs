@@ -223,8 +223,8 @@ async fn a_stall_is_seen_by_all_requests_that_were_due_meanwhile() {
     let service = at_percent(&load.service, 90.0).unwrap();
     assert!(service < 200.0, "p90 from the send time: {service} ms");
     assert!(load.service.max_ms >= 999.0, "{}", load.service.max_ms);
-    let piece = load.over_time.series.iter().map(|bucket| bucket.max_ms).fold(0.0, f64::max);
-    assert!(piece >= 999.0, "{piece}");
+    let chunk = load.over_time.series.iter().map(|bucket| bucket.max_ms).fold(0.0, f64::max);
+    assert!(chunk >= 999.0, "{chunk}");
 }
 
 #[tokio::test]
@@ -263,7 +263,7 @@ async fn a_closed_loop_sends_exactly_as_many_as_it_may() {
     }
     server.end();
     let seen = collector.totals();
-    assert_eq!((seen.requests, seen.again), (501, 0));
+    assert_eq!((seen.requests, seen.repeated), (501, 0));
     collector.stop();
 }
 
@@ -288,7 +288,7 @@ async fn each_request_may_have_a_connection_of_its_own_and_connections_of_http_2
 }
 
 /// Sends every datagram back as `answer` makes it of its place and its bytes, until nothing comes any more.
-fn echo(answer: impl Fn(usize, &[u8]) -> Option<Vec<u8>> + Send + 'static) -> SocketAddr {
+fn echo(response: impl Fn(usize, &[u8]) -> Option<Vec<u8>> + Send + 'static) -> SocketAddr {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let address = socket.local_addr().unwrap();
@@ -296,7 +296,7 @@ fn echo(answer: impl Fn(usize, &[u8]) -> Option<Vec<u8>> + Send + 'static) -> So
         let mut buffer = [0; 2048];
         for place in 0.. {
             let Ok((count, from)) = socket.recv_from(&mut buffer) else { return };
-            if let Some(answer) = answer(place, &buffer[..count]) {
+            if let Some(answer) = response(place, &buffer[..count]) {
                 socket.send_to(&answer, from).unwrap();
             }
         }
@@ -376,7 +376,7 @@ async fn opened_and_run(plan: Plan, before: impl AsyncFn()) -> Stream {
     let mut stream = tokio::task::spawn_blocking(move || Stream::open(plan).unwrap()).await.unwrap();
     before().await;
     tokio::task::spawn_blocking(move || {
-        stream.begin();
+        stream.start_load();
         while !stream.is_finished() {
             std::thread::yield_now();
         }

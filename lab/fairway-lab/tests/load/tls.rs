@@ -148,7 +148,7 @@ async fn http_2_is_agreed_upon_and_what_a_server_says_in_one_breath_with_its_han
             }
             if is_agreed {
                 for stream in waiting.drain(..) {
-                    peer.answer(stream)?;
+                    peer.respond(stream)?;
                 }
             }
         }

@@ -17,7 +17,7 @@ fn page(all: &[Results]) -> String {
 
 #[test]
 fn long_series_of_seven_peers_stay_within_four_megabytes() {
-    let results = synthetic(Extent { seconds: 360, pieces: 10 });
+    let results = synthetic(Extent { seconds: 360, chunks: 10 });
     let raw = serde_json::to_vec(&results).unwrap().len();
     let page = page(&[results]);
     assert!(raw > 15_000_000, "the results are only {raw} bytes, which tests nothing");
@@ -180,13 +180,13 @@ fn where_cpu_was_read_is_said_unless_it_was_the_kernels_own_counters() {
         }))
         .unwrap(),
     );
-    let told = page(&[results]);
+    let html = page(&[results]);
     assert!(
-        told.contains("counters of its pods&#39; kubelets") && told.contains("samples cover 82% of the time")
+        html.contains("counters of its pods&#39; kubelets") && html.contains("samples cover 82% of the time")
     );
-    assert!(told.contains("it is forbidden: grant `get` &lt;b&gt;now&lt;/b&gt;"));
-    assert!(told.contains("fairway: the change had no effect"));
-    assert!(told.contains("<td class=t>CPU, s<td>1.00"));
+    assert!(html.contains("it is forbidden: grant `get` &lt;b&gt;now&lt;/b&gt;"));
+    assert!(html.contains("fairway: the change had no effect"));
+    assert!(html.contains("<td class=t>CPU, s<td>1.00"));
 }
 
 #[test]
@@ -300,10 +300,10 @@ fn on_a_full_disk_the_report_before_stays_and_the_message_says_so() {
         .args(["-c", order, env!("CARGO_BIN_EXE_fairway-lab"), folder.path().to_str().unwrap()])
         .output()
         .unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("report.html: it cannot be written; a report that was there stays"), "{told}");
-    assert!(told.contains("File too large"), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("report.html: it cannot be written; a report that was there stays"), "{stderr}");
+    assert!(stderr.contains("File too large"), "{stderr}");
     assert_eq!(fs::read_to_string(folder.path().join("report.html")).unwrap(), "the report before");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing half written is left");
 }

@@ -32,11 +32,11 @@ pub(crate) struct Extent {
     /// Seconds of each stream.
     pub seconds: u32,
     /// Pieces of time a second.
-    pub pieces: u32,
+    pub chunks: u32,
 }
 
 /// What most tests use.
-pub(crate) const SMALL: Extent = Extent { seconds: 60, pieces: 10 };
+pub(crate) const SMALL: Extent = Extent { seconds: 60, chunks: 10 };
 
 struct Formula {
     random: fastrand::Rng,
@@ -193,9 +193,9 @@ impl Formula {
     }
 
     fn over_time(&mut self, rate: f64, slow: f64, spike: f64) -> OverTime {
-        let pieces = self.extent.pieces;
-        let length = 1.0 / f64::from(pieces);
-        let series = (0..self.extent.seconds * pieces).map(|piece| {
+        let chunks = self.extent.chunks;
+        let length = 1.0 / f64::from(chunks);
+        let series = (0..self.extent.seconds * chunks).map(|piece| {
             let at_s = f64::from(piece) * length;
             let after = at_s % 10.0;
             let disturbed =

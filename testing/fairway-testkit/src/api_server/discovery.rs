@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::answers::Page;
 use super::request::Target;
+use super::responses::Page;
 
 /// The group of the Gateway API.
 pub const GATEWAY_API: &str = "gateway.networking.k8s.io";

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::answers::Page;
 use super::request::ApiRequest;
+use super::responses::Page;
 
 /// The state of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,14 +47,14 @@ pub enum Failure {
 /// A failure of all requests of a sort.
 pub(super) struct Fault {
     pub(super) failure: Failure,
-    pub(super) of: Box<dyn Fn(&ApiRequest) -> bool + Send>,
+    pub(super) applies_to: Box<dyn Fn(&ApiRequest) -> bool + Send>,
     /// How many more requests it applies to; `None` for all.
     pub(super) times: Option<u32>,
 }
 
 /// The injected response for a request, if a fault applies; uses up one of the first such fault's requests.
 pub(super) fn page(faults: &mut Vec<Fault>, request: &ApiRequest) -> Option<Page> {
-    let at = faults.iter().position(|fault| (fault.of)(request))?;
+    let at = faults.iter().position(|fault| (fault.applies_to)(request))?;
     let fault = &mut faults[at];
     let page = fault.failure.page(request);
     if let Some(times) = &mut fault.times {

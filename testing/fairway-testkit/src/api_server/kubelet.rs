@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use super::answers::Page;
+use super::responses::Page;
 
 /// The annotation with the address that all ports of the pod lead to.
 pub const FORWARD_TO: &str = "testkit/forward-to";

@@ -97,8 +97,8 @@ async fn serve(stream: TcpStream, server: &ApiServer) -> io::Result<()> {
                     None => (page.status, "application/json", page.text),
                 };
                 let fields = format!("content-type: {kind}\r\ncontent-length: {}", text.len());
-                let answer = format!("HTTP/1.1 {status} -\r\n{fields}\r\n\r\n{text}");
-                input.stream.write(answer.as_bytes()).await?;
+                let response = format!("HTTP/1.1 {status} -\r\n{fields}\r\n\r\n{text}");
+                input.stream.write(response.as_bytes()).await?;
             }
             ApiResponse::Watch(watch) => return stream_of(watch, &mut input.stream).await,
         }

@@ -36,7 +36,7 @@ struct Stored {
 /// A change of an object.
 pub(super) struct Event {
     version: u64,
-    place: ObjectPath,
+    path: ObjectPath,
     /// The labels before the change; `None` for a new object.
     before: Option<Arc<Labels>>,
     /// The labels after the change; `None` for a deleted object.
@@ -129,7 +129,7 @@ impl Objects {
         let (text, labels) = (Arc::<str>::from(object.to_string()), Arc::new(labels));
         self.history.push(Event {
             version: self.version,
-            place: place.clone(),
+            path: place.clone(),
             before: before.map(|stored| stored.labels.clone()),
             after: Some(labels.clone()),
             object: text.clone(),
@@ -147,7 +147,7 @@ impl Objects {
         let object = Arc::<str>::from(gone.to_string());
         self.history.push(Event {
             version: self.version,
-            place: place.clone(),
+            path: place.clone(),
             before: Some(stored.labels),
             after: None,
             object: object.clone(),
@@ -180,7 +180,7 @@ impl Event {
     /// deleted.
     pub(super) fn line(&self, selection: &Selection) -> Option<String> {
         let covers = |labels: &Option<Arc<Labels>>| {
-            labels.as_ref().is_some_and(|labels| selection.covers(&self.place, labels))
+            labels.as_ref().is_some_and(|labels| selection.covers(&self.path, labels))
         };
         let change = match (covers(&self.before), covers(&self.after)) {
             (false, false) => return None,

@@ -32,11 +32,11 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let key = wire::values(fields, "sec-websocket-key").concat();
     let accept = STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes()));
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 101 -\r\nupgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: {accept}\r\n\
          sec-websocket-protocol: v4.channel.k8s.io\r\n\r\n"
     );
-    client.write_all(answer.as_bytes()).await?;
+    client.write_all(response.as_bytes()).await?;
     let [low, high] = port.to_le_bytes();
     for channel in [DATA, ERRORS] {
         client.write_all(&frame(BINARY, &[channel, low, high])).await?;

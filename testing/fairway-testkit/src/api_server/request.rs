@@ -150,7 +150,7 @@ impl Target {
     }
 
     /// The path of the object; `None` for a collection.
-    pub(super) fn place(&self) -> Option<ObjectPath> {
+    pub(super) fn object_path(&self) -> Option<ObjectPath> {
         Some(ObjectPath::new(
             &self.resource,
             self.namespace.as_deref().unwrap_or_default(),

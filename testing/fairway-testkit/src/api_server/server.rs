@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tokio::sync::watch as channel;
 
-use super::answers::{self, Page};
 use super::discovery::{self, Definition};
 use super::faults::{self, Failure, Fault, Listing, Network};
 use super::objects::{ObjectPath, Selection};
 use super::request::{ApiRequest, Target};
+use super::responses::{self, Page};
 use super::state::ServerState;
 use super::watch::Watch;
 
@@ -50,7 +50,7 @@ impl ApiServer {
 
     /// Stores an object at a path, which gives the namespace and name.
     pub fn put_at(&self, path: &str, object: Value) {
-        self.change(|state| drop(state.objects.store(place(path), object)));
+        self.change(|state| drop(state.objects.store(object_path(path), object)));
     }
 
     /// Removes an object if it exists.
@@ -60,12 +60,12 @@ impl ApiServer {
 
     /// The same at a path.
     pub fn delete_at(&self, path: &str) {
-        self.change(|state| drop(state.objects.delete(&place(path))));
+        self.change(|state| drop(state.objects.delete(&object_path(path))));
     }
 
     /// The object at a path.
     pub fn object(&self, path: &str) -> Option<Value> {
-        self.lock().objects.value(&place(path))
+        self.lock().objects.value(&object_path(path))
     }
 
     /// The objects of a resource, in all namespaces.
@@ -125,8 +125,10 @@ impl ApiServer {
     }
 
     /// Lets all these requests fail, until [`Self::heal`].
-    pub fn fail(&self, failure: Failure, of: impl Fn(&ApiRequest) -> bool + Send + 'static) {
-        self.change(|state| state.faults.push(Fault { failure, of: Box::new(of), times: None }));
+    pub fn fail(&self, failure: Failure, matches_request: impl Fn(&ApiRequest) -> bool + Send + 'static) {
+        self.change(|state| {
+            state.faults.push(Fault { failure, applies_to: Box::new(matches_request), times: None });
+        });
     }
 
     /// Lets the next few of these requests fail.
@@ -136,7 +138,9 @@ impl ApiServer {
         failure: Failure,
         of: impl Fn(&ApiRequest) -> bool + Send + 'static,
     ) {
-        self.change(|state| state.faults.push(Fault { failure, of: Box::new(of), times: Some(times) }));
+        self.change(|state| {
+            state.faults.push(Fault { failure, applies_to: Box::new(of), times: Some(times) });
+        });
     }
 
     /// Ends all failures of requests.
@@ -209,16 +213,16 @@ impl ApiServer {
         }
         let mut state = self.lock();
         let before = state.objects.version();
-        let answer = self.answer(&request, &mut state);
+        let response = self.respond(&request, &mut state);
         let has_changed = state.objects.version() != before;
         drop(state);
         if has_changed {
             self.ring();
         }
-        Ok(answer)
+        Ok(response)
     }
 
-    fn answer(&self, request: &ApiRequest, state: &mut ServerState) -> ApiResponse {
+    fn respond(&self, request: &ApiRequest, state: &mut ServerState) -> ApiResponse {
         let Some(target) = &request.target else {
             return ApiResponse::Page(discovery::page(&request.path, state.minor, &state.definitions));
         };
@@ -229,7 +233,7 @@ impl ApiServer {
             let origin = (self.state.clone(), self.changes());
             return ApiResponse::Watch(Watch::start(origin, request, target, state));
         }
-        ApiResponse::Page(answers::page(request, target, &mut state.objects))
+        ApiResponse::Page(responses::page(request, target, &mut state.objects))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut ServerState) -> T) -> T {
@@ -266,8 +270,8 @@ fn refusal(request: &ApiRequest, target: &Target, state: &mut ServerState) -> Op
     }
 }
 
-fn place(path: &str) -> ObjectPath {
-    Target::from_path(path).and_then(|target| target.place()).expect("the path of an object")
+fn object_path(path: &str) -> ObjectPath {
+    Target::from_path(path).and_then(|target| target.object_path()).expect("the path of an object")
 }
 
 fn path_of(uri: &str) -> &str {

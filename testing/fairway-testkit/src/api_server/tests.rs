@@ -64,8 +64,8 @@ async fn a_watch_has_what_changed_after_its_list() {
 async fn objects_are_made_replaced_and_patched_at_the_version_that_they_have() {
     let (server, path) = (ListeningServer::start().await, "/apis/x/v1/namespaces/shop/things");
     let (one, status) = (format!("{path}/a"), format!("{path}/a/status"));
-    let made = written(&server, ("POST", path), &object("a", 1)).await;
-    assert!(made.starts_with("HTTP/1.1 201"), "{made}");
+    let created = written(&server, ("POST", path), &object("a", 1)).await;
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
     let again = written(&server, ("POST", path), &object("a", 1)).await;
     assert!(again.contains("AlreadyExists"), "{again}");
     let late = json!({ "metadata": { "resourceVersion": "7" }, "status": 2 });

@@ -167,8 +167,8 @@ impl Backend {
     }
 
     fn count_in(&self, states: &[ConnectionState]) -> usize {
-        let kept = self.shared.record.contents();
-        kept.connections.iter().filter(|(connection, _)| states.contains(&connection.state)).count()
+        let contents = self.shared.record.contents();
+        contents.connections.iter().filter(|(connection, _)| states.contains(&connection.state)).count()
     }
 
     /// Every `X-Request-Number` with how often it came.
@@ -188,12 +188,12 @@ impl Backend {
     /// Waits until `condition` holds, looking again whenever something was recorded.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let mut changes = self.shared.record.changes();
-        let held = timeout(WAIT_TIMEOUT, async {
+        let received = timeout(WAIT_TIMEOUT, async {
             while !condition(self) {
                 changes.changed().await.expect("the record lives as long as the backend");
             }
         });
-        if held.await.is_err() {
+        if received.await.is_err() {
             panic!("not within {WAIT_TIMEOUT:?}: {what}; connections {:#?}", self.connections());
         }
     }

@@ -89,13 +89,13 @@ pub(super) struct RecordContents {
 
 /// The record of a backend. Every change wakes the waiters.
 pub(super) struct Record {
-    kept: Mutex<RecordContents>,
+    contents: Mutex<RecordContents>,
     changes: watch::Sender<u64>,
 }
 
 impl Record {
     pub(super) fn new() -> Self {
-        Self { kept: Mutex::default(), changes: watch::Sender::new(0) }
+        Self { contents: Mutex::default(), changes: watch::Sender::new(0) }
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
@@ -138,6 +138,6 @@ impl Record {
     }
 
     pub(super) fn contents(&self) -> MutexGuard<'_, RecordContents> {
-        self.kept.lock().expect("no holder of this lock panics")
+        self.contents.lock().expect("no holder of this lock panics")
     }
 }

@@ -95,7 +95,7 @@ impl Client {
 
     /// Sets the timeout of each wait.
     pub(crate) fn patient_for(mut self, patience: Duration) -> Self {
-        self.input.patience = Some(patience);
+        self.input.read_timeout = Some(patience);
         self
     }
 
@@ -119,7 +119,7 @@ impl Client {
 
     /// Sends any bytes.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        let patience = self.input.patience.unwrap_or(WAIT_TIMEOUT);
+        let patience = self.input.read_timeout.unwrap_or(WAIT_TIMEOUT);
         within(patience, "send", self.input.stream.write(bytes.as_ref())).await
     }
 
@@ -127,9 +127,9 @@ impl Client {
     pub async fn exchange(&mut self, request: &Request) -> io::Result<RawResponse> {
         self.send(request.bytes()).await?;
         loop {
-            let answer = self.read_response_to(request.method()).await?;
-            if !answer.is_interim() {
-                return Ok(answer);
+            let response = self.read_response_to(request.method()).await?;
+            if !response.is_interim() {
+                return Ok(response);
             }
         }
     }
@@ -138,13 +138,13 @@ impl Client {
     /// written. Also returns whether the connection can be reused.
     pub(crate) async fn exchange_once(&mut self, request: &Request) -> io::Result<(RawResponse, bool)> {
         let sent = self.send(request.bytes()).await;
-        let answer = match self.read_response_to(request.method()).await {
+        let response = match self.read_response_to(request.method()).await {
             Ok(answer) => answer,
             Err(error) => return Err(sent.err().unwrap_or(error)),
         };
         let closes =
-            answer.header_values("connection").iter().any(|value| value.eq_ignore_ascii_case("close"));
-        Ok((answer, sent.is_ok() && !closes))
+            response.header_values("connection").iter().any(|value| value.eq_ignore_ascii_case("close"));
+        Ok((response, sent.is_ok() && !closes))
     }
 
     /// Reads the next response to a request that was neither HEAD nor CONNECT; an interim response counts as one.

@@ -68,8 +68,8 @@ impl Observers {
         }
         let mut agree = true;
         for client in &mut self.clients {
-            let answer = client.read_response().await.expect("an answer comes");
-            agree &= answer.header("location").is_some_and(|location| location.starts_with(wanted));
+            let response = client.read_response().await.expect("an answer comes");
+            agree &= response.header("location").is_some_and(|location| location.starts_with(wanted));
         }
         agree
     }

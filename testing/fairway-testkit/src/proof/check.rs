@@ -90,15 +90,15 @@ impl Installation {
             .expect("the binary can be run");
         let mut output = child.stdout.take().expect("it is a pipe");
         let (mut printed, mut most) = (Vec::new(), 0);
-        let mut piece = vec![0; 16 * 1024];
+        let mut chunk = vec![0; 16 * 1024];
         loop {
             // It prints at its end and blocks on the reader: the peak is past and the process can still be inspected.
-            let length = output.read(&mut piece).expect("a pipe can be read");
+            let length = output.read(&mut chunk).expect("a pipe can be read");
             most = most.max(peak(child.id()));
             if length == 0 {
                 break;
             }
-            printed.extend_from_slice(&piece[..length]);
+            printed.extend_from_slice(&chunk[..length]);
         }
         let status = child.wait().expect("it ends");
         let seconds = began.elapsed().as_secs_f64();

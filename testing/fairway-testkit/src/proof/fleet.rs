@@ -112,6 +112,6 @@ async fn listening(program: &Program) -> SocketAddr {
 
 async fn healthy(address: SocketAddr) -> bool {
     let Ok(mut client) = Client::connect(address).await else { return false };
-    let answer = client.exchange(&Request::get("backend", "/health").close()).await;
-    answer.is_ok_and(|answer| answer.status == 200)
+    let response = client.exchange(&Request::get("backend", "/health").close()).await;
+    response.is_ok_and(|answer| answer.status == 200)
 }

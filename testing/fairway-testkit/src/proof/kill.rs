@@ -93,9 +93,9 @@ async fn start_exchange(endpoint: &Endpoint, cut: &Cut) -> (Client, Vec<u8>) {
     let request = Request::get(HOST, &path);
     let request = if cut.version == "HTTP/1.0" { request.http10() } else { request };
     client.send(request.bytes()).await.expect("Fairway takes the request");
-    let begun = client.read_bytes(BYTES_BEFORE_KILL).await.expect("the answer begins");
-    assert!(begun.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&begun[..200]));
-    (client, begun)
+    let started = client.read_bytes(BYTES_BEFORE_KILL).await.expect("the answer begins");
+    assert!(started.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&started[..200]));
+    (client, started)
 }
 
 /// A client of a worker that serves the new backend: another worker may not have heard of it yet.
@@ -103,16 +103,16 @@ async fn wait_until_served(endpoint: &Endpoint) -> Client {
     let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
         let mut client = endpoint.connect().await.expect("Fairway takes connections");
-        let answer = client.exchange(&Request::get(HOST, "/health")).await.expect("Fairway answers");
-        if answer.status == 200 {
+        let response = client.exchange(&Request::get(HOST, "/health")).await.expect("Fairway answers");
+        if response.status == 200 {
             return client;
         }
-        assert!(Instant::now() < deadline, "the new backend is not served: {}", answer.text());
+        assert!(Instant::now() < deadline, "the new backend is not served: {}", response.text());
     }
 }
 
 /// Kills the backend and returns what the client sees.
-async fn end(mut client: Client, mut begun: Vec<u8>, fleet: &mut Fleet, body: Body) -> ClientView {
+async fn end(mut client: Client, mut started: Vec<u8>, fleet: &mut Fleet, body: Body) -> ClientView {
     for member in fleet.take_oldest(1) {
         member.kill();
         fleet.bury(member);
@@ -123,20 +123,20 @@ async fn end(mut client: Client, mut begun: Vec<u8>, fleet: &mut Fleet, body: Bo
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => ClientView::TlsTruncated,
         Err(error) => panic!("neither an end nor a truncation: {error}"),
         Ok(rest) => {
-            begun.extend(rest);
-            judge_response(&begun, body)
+            started.extend(rest);
+            judge_response(&started, body)
         }
     }
 }
 
 /// How a client that checks the framing interprets a clean end.
-fn judge_response(answer: &[u8], body: Body) -> ClientView {
-    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the head was there");
-    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+fn judge_response(response: &[u8], body: Body) -> ClientView {
+    let end = response.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the head was there");
+    let head = String::from_utf8_lossy(&response[..end]).to_ascii_lowercase();
     let chunked = head.contains("transfer-encoding: chunked");
-    if head.contains("content-length: ") && body == Body::Sized && answer.len() < end + 4 + BODY_BYTES {
+    if head.contains("content-length: ") && body == Body::Sized && response.len() < end + 4 + BODY_BYTES {
         ClientView::ShortOfItsLength
-    } else if chunked && !answer.ends_with(b"0\r\n\r\n") {
+    } else if chunked && !response.ends_with(b"0\r\n\r\n") {
         ClientView::NoLastChunk
     } else {
         ClientView::ShortSuccess

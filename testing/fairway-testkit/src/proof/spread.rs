@@ -119,7 +119,7 @@ pub async fn spread(binary: &Path, scheme: Scheme, connections: usize, times: us
     let mut placed = Vec::with_capacity(times);
     for _ in 0..times {
         until_alone(&fairway).await;
-        let once = timeout(PLACEMENT_TIMEOUT, place(address, scheme, connections, &workers));
+        let once = timeout(PLACEMENT_TIMEOUT, place_connections(address, scheme, connections, &workers));
         placed.push(once.await?.map_err(io::Error::other)?);
     }
     Ok(Spread { scheme, connections, times: placed })
@@ -147,7 +147,7 @@ fn workers(process: u32) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-async fn place(
+async fn place_connections(
     address: SocketAddr,
     scheme: Scheme,
     connections: usize,
@@ -176,11 +176,11 @@ async fn place(
     }
     let (before, began) = (cpu(), Instant::now());
     while began.elapsed() < BUSY_PERIOD {
-        let mut asked = Vec::with_capacity(connections);
+        let mut requests = Vec::with_capacity(connections);
         for connection in &mut open {
-            asked.push(connection.send().await?);
+            requests.push(connection.send().await?);
         }
-        for answers in asked {
+        for answers in requests {
             receive(answers).await?;
         }
     }
@@ -228,18 +228,18 @@ impl Connection {
     }
 
     async fn send(&mut self) -> Result<Vec<ResponseFuture>, Failure> {
-        let mut answers = Vec::with_capacity(BURST);
+        let mut responses = Vec::with_capacity(BURST);
         for _ in 0..BURST {
             let request = http::Request::get(format!("http://{HOST}{REQUEST_PATH}")).body(())?;
             let (answer, _) = self.requests.clone().ready().await?.send_request(request, true)?;
-            answers.push(answer);
+            responses.push(answer);
         }
-        Ok(answers)
+        Ok(responses)
     }
 }
 
-async fn receive(answers: Vec<ResponseFuture>) -> Result<(), Failure> {
-    for answer in answers {
+async fn receive(responses: Vec<ResponseFuture>) -> Result<(), Failure> {
+    for answer in responses {
         let mut body = answer.await?.into_body();
         while let Some(piece) = body.data().await {
             body.flow_control().release_capacity(piece?.len())?;
@@ -252,12 +252,12 @@ async fn receive(answers: Vec<ResponseFuture>) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn spread(connections: usize, most: &[usize]) -> Spread {
-        let placed = |most: &usize| WorkerSpread {
-            connections: vec![*most, connections - most],
+    fn spread(connections: usize, limit: &[usize]) -> Spread {
+        let placed = |limit: &usize| WorkerSpread {
+            connections: vec![*limit, connections - limit],
             cpu_seconds: vec![0.3, 0.1],
         };
-        Spread { scheme: Scheme::Plain, connections, times: most.iter().map(placed).collect() }
+        Spread { scheme: Scheme::Plain, connections, times: limit.iter().map(placed).collect() }
     }
 
     #[test]

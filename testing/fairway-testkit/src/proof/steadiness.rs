@@ -105,8 +105,8 @@ async fn change_route(site: &Site, fairway: &Fairway, change: usize) {
     let wanted = format!("https://{label}.test/");
     eventually("the changed route is served", WAIT_TIMEOUT, || async {
         let Ok(mut client) = endpoint.connect().await else { return false };
-        let answer = client.exchange(&Request::get(HOST, "/moved").close()).await;
-        answer.is_ok_and(|answer| answer.header("location").is_some_and(|to| to.starts_with(&wanted)))
+        let response = client.exchange(&Request::get(HOST, "/moved").close()).await;
+        response.is_ok_and(|answer| answer.header("location").is_some_and(|to| to.starts_with(&wanted)))
     })
     .await;
 }

@@ -123,7 +123,7 @@ pub async fn send(load: &Load, endpoint: &Endpoint, progress: &Progress) -> Tall
 
 async fn client(load: Load, endpoint: Endpoint, progress: Progress) -> Tally {
     let mut tally = Tally::default();
-    let mut kept: Option<Client> = None;
+    let mut client: Option<Client> = None;
     loop {
         let number = progress.next();
         if number >= load.requests {
@@ -131,14 +131,14 @@ async fn client(load: Load, endpoint: Endpoint, progress: Progress) -> Tally {
         }
         // A request depends only on its number, so that a failure can be reproduced.
         let mut random = fastrand::Rng::with_seed(number);
-        let asked = SentRequest::new(number, random.f64() < load.posts, &mut random);
+        let sent_request = SentRequest::new(number, random.f64() < load.posts, &mut random);
         if random.f64() < load.fresh {
-            kept = None;
+            client = None;
         }
         let began = Instant::now();
-        let outcome = exchange(&endpoint, &mut kept, &asked, &mut tally.connections).await;
+        let outcome = exchange(&endpoint, &mut client, &sent_request, &mut tally.connections).await;
         tally.times.push(began.elapsed());
-        record_outcome(&mut tally, &asked, outcome);
+        record_outcome(&mut tally, &sent_request, outcome);
     }
 }
 
@@ -204,11 +204,11 @@ impl SentRequest {
     }
 
     /// Whether this is the requested body.
-    fn fits(self, answer: &RawResponse) -> bool {
+    fn fits(self, response: &RawResponse) -> bool {
         match (self.is_post, self.is_slow) {
-            (false, _) => is_pattern(&answer.body, self.size),
-            (true, true) => is_pattern(&answer.body, SLOW_ANSWER),
-            (true, false) => answer.text() == format!("{{\"length\":{}}}", self.size),
+            (false, _) => is_pattern(&response.body, self.size),
+            (true, true) => is_pattern(&response.body, SLOW_ANSWER),
+            (true, false) => response.text() == format!("{{\"length\":{}}}", self.size),
         }
     }
 }
@@ -217,10 +217,10 @@ fn is_pattern(body: &[u8], size: usize) -> bool {
     body.len() == size && body.iter().zip((b'a'..=b'z').cycle()).all(|(byte, expected)| *byte == expected)
 }
 
-fn record_outcome(tally: &mut Tally, asked: &SentRequest, outcome: io::Result<RawResponse>) {
-    let outcomes = if asked.is_post { &mut tally.posts } else { &mut tally.gets };
+fn record_outcome(tally: &mut Tally, request: &SentRequest, outcome: io::Result<RawResponse>) {
+    let outcomes = if request.is_post { &mut tally.posts } else { &mut tally.gets };
     let class = match outcome {
-        Ok(answer) if answer.status == 200 && asked.fits(&answer) => {
+        Ok(answer) if answer.status == 200 && request.fits(&answer) => {
             outcomes.answered += 1;
             return;
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_control::inlet::{ChangeBatch, Outlet, pipe};
+use fairway_control::input::{ChangeBatch, Outlet, pipe};
 use fairway_objects::gateway_resources::Releases;
 use fairway_objects::object::{Kind, Object, ObjectRef};
 use fairway_objects::resources::Change;
@@ -117,13 +117,13 @@ impl Harness {
 
     /// Waits until `holds`, recording what is sent.
     pub(super) async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
-        let begun = Instant::now();
+        let started = Instant::now();
         while !holds(self) {
-            assert!(begun.elapsed() < LIMIT, "{what} never came; {:#?}", self.condition());
+            assert!(started.elapsed() < LIMIT, "{what} never came; {:#?}", self.condition());
             while self.poll().is_some() {}
             time::sleep(Duration::from_millis(1)).await;
         }
-        begun.elapsed()
+        started.elapsed()
     }
 
     /// The objects of a kind that were sent, as `namespace/name@version`, with the version from [`version`].

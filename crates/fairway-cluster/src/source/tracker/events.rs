@@ -10,7 +10,7 @@ use super::{
     MAX_HOLD, MAX_HOLD_AT_START, Origin, Phase, ReportedStages, TrackedObject, Tracker, WatchedName,
 };
 use crate::source::fault::Fault;
-use crate::source::held::HeldChange;
+use crate::source::pending_changes::HeldChange;
 use crate::source::stage::WatchStage;
 use crate::source::trimmed::{Content, Item};
 use crate::source::watch::{WatchEvent, WatchId, WatchReport};
@@ -35,7 +35,7 @@ impl Tracker {
         }
     }
 
-    fn handle_set(&mut self, id: WatchId, item: Item, heard: Origin, at: Instant) {
+    fn handle_set(&mut self, id: WatchId, item: Item, origin: Origin, at: Instant) {
         let Some(progress) = self.watches.get(&id) else { return };
         let (kind, round, listed) = (progress.collection.kind, progress.round, progress.listed);
         let name: WatchedName = (kind, item.key.clone());
@@ -47,14 +47,14 @@ impl Tracker {
             if !self.references.contains(&object) && !self.entries.contains_key(&name) {
                 return;
             }
-            if heard == Origin::FromWatch {
+            if origin == Origin::FromWatch {
                 self.fetching.remove(&object);
             }
-            self.held.mark_for_recheck();
+            self.held_changes.mark_for_recheck();
         }
-        let entry = TrackedObject { version: item.version, watch: id, round, heard };
+        let entry = TrackedObject { version: item.version, watch: id, round, received_at: origin };
         if let Some(known) = self.entries.get_mut(&name) {
-            let behind = known.heard == Origin::FromFetch && known.version.number > item.version.number;
+            let behind = known.received_at == Origin::FromFetch && known.version.number > item.version.number;
             if known.version == item.version || behind {
                 known.round = round;
                 return;
@@ -77,12 +77,13 @@ impl Tracker {
         let missing = self.update_references(&object, &reference);
         let change = Change::Set(object, None);
         if missing.is_empty() {
-            self.held.discard(&reference);
+            self.held_changes.discard(&reference);
             self.outbox.push_change(change, at);
             return;
         }
         let patience = if self.outbox.phase == Phase::Synced { MAX_HOLD } else { MAX_HOLD_AT_START };
-        self.held.hold(reference, HeldChange { change, missing, heard: at, until: at + patience });
+        self.held_changes
+            .hold(reference, HeldChange { change, missing, received_at: at, until: at + patience });
     }
 
     fn handle_gone(&mut self, id: WatchId, item: &Item, at: Instant) {
@@ -90,10 +91,10 @@ impl Tracker {
         let name: WatchedName = (progress.collection.kind, item.key.clone());
         if let Some(object) = object_ref(&name).filter(|_| self.is_by_reference(id)) {
             self.fetching.remove(&object);
-            self.held.mark_for_recheck();
+            self.held_changes.mark_for_recheck();
         }
         let Some(entry) = self.entries.get(&name).filter(|entry| entry.watch == id) else { return };
-        if entry.heard == Origin::FromFetch && entry.version.number > item.version.number {
+        if entry.received_at == Origin::FromFetch && entry.version.number > item.version.number {
             return;
         }
         self.remove_object(&name, at);
@@ -109,7 +110,7 @@ impl Tracker {
         };
         self.forget_references(&object);
         self.forget_pods_of(name, at);
-        self.held.discard(&object);
+        self.held_changes.discard(&object);
         self.outbox.push_change(Change::Remove(object), at);
     }
 
@@ -120,7 +121,7 @@ impl Tracker {
         let first = !std::mem::replace(&mut progress.listed, true);
         let round = progress.round;
         self.outbox.watches = ReportedStages::default();
-        self.held.mark_for_recheck();
+        self.held_changes.mark_for_recheck();
         if round > 1 {
             self.remove_unlisted(id, round, version, at);
         }
@@ -132,7 +133,7 @@ impl Tracker {
 
     fn remove_unlisted(&mut self, id: WatchId, round: u32, version: Option<u64>, at: Instant) {
         let lacking = |entry: &TrackedObject| {
-            let newer = entry.heard == Origin::FromFetch && entry.version.number > version;
+            let newer = entry.received_at == Origin::FromFetch && entry.version.number > version;
             entry.watch == id && entry.round != round && !newer
         };
         let gone: Vec<_> =
@@ -142,7 +143,7 @@ impl Tracker {
         }
         // From now on the watch reports everything that was in its list.
         for entry in self.entries.values_mut().filter(|entry| entry.watch == id && entry.round == round) {
-            entry.heard = Origin::FromWatch;
+            entry.received_at = Origin::FromWatch;
         }
     }
 
@@ -162,7 +163,7 @@ impl Tracker {
         if progress.stage.fail(fault, at) {
             progress.stage.log(&progress.collection);
             self.outbox.watches = ReportedStages::default();
-            self.held.mark_for_recheck();
+            self.held_changes.mark_for_recheck();
             self.start_waiting_watches();
         }
     }
@@ -178,7 +179,7 @@ impl Tracker {
         if !self.fetching.remove(object) {
             return;
         }
-        self.held.mark_for_recheck();
+        self.held_changes.mark_for_recheck();
         match answer {
             Ok(Some(item)) => self.handle_set(id, *item, Origin::FromFetch, at),
             Ok(None) => {}

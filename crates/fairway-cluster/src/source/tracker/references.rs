@@ -21,7 +21,7 @@ impl Tracker {
             Object::Ingress(_) => self.references.references_of(&reference.key).cloned().collect(),
             Object::ConfigMap(_) => self.references.of_config_map(&reference.key).cloned().collect(),
             // References it had before are known, or it waits for them.
-            _ => gained.into_iter().chain(self.held.missing(reference).iter().cloned()).collect(),
+            _ => gained.into_iter().chain(self.held_changes.missing(reference).iter().cloned()).collect(),
         };
         self.unknown_among(named)
     }
@@ -160,17 +160,17 @@ impl Tracker {
 
     /// Sends held changes whose references are known, or that waited long enough.
     pub(super) fn release_held(&mut self, now: Instant) {
-        let mut held = std::mem::take(&mut self.held);
-        for (change, heard) in held.release(now, |object| self.is_known(object)) {
+        let mut held_changes = std::mem::take(&mut self.held_changes);
+        for (change, heard) in held_changes.release(now, |object| self.is_known(object)) {
             self.outbox.push_change(change, heard);
         }
-        self.held = held;
+        self.held_changes = held_changes;
     }
 
     /// Forgets objects that are no longer referenced. While an Ingress is held, its earlier state is served and needs its earlier
     /// references.
     pub(super) fn forget_unreferenced(&mut self, now: Instant) {
-        if self.unnamed.is_empty() || !self.held.is_empty() {
+        if self.unnamed.is_empty() || !self.held_changes.is_empty() {
             return;
         }
         for object in std::mem::take(&mut self.unnamed) {

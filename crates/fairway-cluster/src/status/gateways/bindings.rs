@@ -29,9 +29,13 @@ impl Default for Bindings {
 
 impl Bindings {
     /// Records the addresses given to the data plane, and those that could not be bound, with the reason.
-    pub fn publish(&self, given: impl Iterator<Item = Bind>, failed: impl Iterator<Item = (Bind, String)>) {
+    pub fn publish(
+        &self,
+        listeners: impl Iterator<Item = Bind>,
+        failed: impl Iterator<Item = (Bind, String)>,
+    ) {
         let failed: BTreeMap<_, Arc<str>> = failed.map(|(bind, problem)| (bind, problem.into())).collect();
-        let bound = given.filter(|bind| !failed.contains_key(bind)).collect();
+        let bound = listeners.filter(|bind| !failed.contains_key(bind)).collect();
         let now = BindResults { bound, failed };
         self.0.send_if_modified(|before| {
             let differs = *before != now;

@@ -79,8 +79,8 @@ impl GatewayWriter {
         service: &Service,
     ) -> Result<(), WriteFailure> {
         let api = Api::<Service>::namespaced(self.client.clone(), &key.namespace);
-        let answer = with_timeout(api.create(&post_params(), service)).await;
-        self.check_permission(service_permit("create", key), answer).map(drop)
+        let response = with_timeout(api.create(&post_params(), service)).await;
+        self.check_permission(service_permit("create", key), response).map(drop)
     }
 
     /// Updates a Service.
@@ -88,8 +88,8 @@ impl GatewayWriter {
         let api = Api::<Service>::namespaced(self.client.clone(), &key.namespace);
         let parameters =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let answer = with_timeout(api.patch(&key.name, &parameters, &Patch::Merge(patch))).await;
-        self.check_permission(service_permit("patch", key), answer).map(drop)
+        let response = with_timeout(api.patch(&key.name, &parameters, &Patch::Merge(patch))).await;
+        self.check_permission(service_permit("patch", key), response).map(drop)
     }
 
     /// Deletes a Service if it is still the same object.
@@ -101,8 +101,8 @@ impl GatewayWriter {
         let api = Api::<Service>::namespaced(self.client.clone(), &key.namespace);
         let preconditions = Preconditions { uid: service.metadata.uid.clone(), ..Preconditions::default() };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let answer = with_timeout(api.delete(&key.name, &parameters)).await;
-        self.check_permission(service_permit("delete", key), answer).map(drop)
+        let response = with_timeout(api.delete(&key.name, &parameters)).await;
+        self.check_permission(service_permit("delete", key), response).map(drop)
     }
 
     /// Writes an EndpointSlice.
@@ -166,11 +166,11 @@ fn post_params() -> PostParams {
 }
 
 /// The result without the object.
-async fn discard_body<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<(), Error> {
-    asked.await.map(drop)
+async fn discard_body<T>(request: impl Future<Output = Result<T, Error>>) -> Result<(), Error> {
+    request.await.map(drop)
 }
 
 /// The result; `None` after a timeout.
-async fn with_timeout<T>(asked: impl Future<Output = Result<T, Error>>) -> Option<Result<T, Error>> {
-    timeout(REQUEST_TIMEOUT, asked).await.ok()
+async fn with_timeout<T>(request: impl Future<Output = Result<T, Error>>) -> Option<Result<T, Error>> {
+    timeout(REQUEST_TIMEOUT, request).await.ok()
 }

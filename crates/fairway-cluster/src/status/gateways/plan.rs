@@ -19,7 +19,7 @@ pub(super) type Slices = BTreeMap<ObjectKey, Arc<EndpointSlice>>;
 
 /// What Gateways want, and the Services that follow.
 pub(super) struct Plan {
-    pub(super) wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
+    pub(super) wanted_gateways: OrdMap<ObjectKey, Arc<WantedGateway>>,
     pub(super) ports: Ports,
     pub(super) services: BTreeMap<ObjectKey, Vec<DesiredService>>,
     /// The served Gateways by uid.
@@ -40,7 +40,7 @@ impl Plan {
         let services = wanted.iter().map(desired).collect();
         let known = wanted.iter().filter(|(_, gateway)| !gateway.uid.is_empty());
         let by_uid = known.map(|(key, gateway)| (gateway.uid.clone(), key.clone())).collect();
-        Self { wanted, ports, services, by_uid }
+        Self { wanted_gateways: wanted, ports, services, by_uid }
     }
 
     /// Whether its Gateway no longer needs a Service. Kubernetes deletes the Service of a deleted Gateway; a Gateway that is
@@ -91,11 +91,11 @@ pub(super) fn removes_ports(existing: &Service, desired: &DesiredService) -> boo
         service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default()
     }
     let transport = |port: &ServicePort| port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
-    let kept = |port: &ServicePort| {
+    let is_kept = |port: &ServicePort| {
         let same = |new: &ServicePort| new.port == port.port && transport(new) == transport(port);
         ports(&desired.service).iter().any(same)
     };
-    !ports(existing).iter().all(kept)
+    !ports(existing).iter().all(is_kept)
 }
 
 /// The ports of Gateways, oldest Gateway first.

@@ -15,7 +15,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::efforts::WriteRetries;
+use super::retries::WriteRetries;
 use crate::served;
 
 /// The interval between requests to one replica.
@@ -30,7 +30,7 @@ type QueryReplica = dyn Fn(IpAddr) -> BoxFuture<'static, Option<ServedGateways>>
 /// Queries a replica at the address of its pod.
 #[derive(Clone)]
 pub struct ReplicaClient {
-    ask: Arc<QueryReplica>,
+    query: Arc<QueryReplica>,
     /// The address family to use for dual-stack pods.
     is_ipv4: bool,
 }
@@ -42,16 +42,17 @@ impl ReplicaClient {
         let port = probe.port();
         let ask = move |ip| -> BoxFuture<'static, Option<ServedGateways>> {
             Box::pin(async move {
-                let answer = served::fetch_served(SocketAddr::new(ip, port), "?gateways", MAX_RESPONSE_BYTES);
-                timeout(QUERY_TIMEOUT, answer).await.ok()?.ok().map(adopted_gateways)
+                let response =
+                    served::fetch_served(SocketAddr::new(ip, port), "?gateways", MAX_RESPONSE_BYTES);
+                timeout(QUERY_TIMEOUT, response).await.ok()?.ok().map(adopted_gateways)
             })
         };
-        Self { ask: Arc::new(ask), is_ipv4: probe.is_ipv4() }
+        Self { query: Arc::new(ask), is_ipv4: probe.is_ipv4() }
     }
 
     #[cfg(test)]
     pub(in crate::status) fn from_query(ask: Arc<QueryReplica>) -> Self {
-        Self { ask, is_ipv4: true }
+        Self { query: ask, is_ipv4: true }
     }
 }
 
@@ -71,12 +72,12 @@ fn adopted_gateways(served: ServedConfig) -> ServedGateways {
 /// The other replicas, as far as the leader needs to know.
 pub(super) struct PeerReplicas {
     asker: Option<ReplicaClient>,
-    own: Arc<str>,
+    own_name: Arc<str>,
     agreement: Agreement,
     leads: bool,
     asking: JoinSet<(Arc<str>, Option<ServedGateways>)>,
     /// Replicas with a pending request.
-    asked: BTreeSet<Arc<str>>,
+    queried: BTreeSet<Arc<str>>,
     /// When each was queried last.
     last: BTreeMap<Arc<str>, Instant>,
 }
@@ -95,11 +96,11 @@ impl PeerReplicas {
     pub(super) fn new(asker: Option<ReplicaClient>, own: Arc<str>) -> Self {
         Self {
             asker,
-            own,
+            own_name: own,
             agreement: Agreement::default(),
             leads: false,
             asking: JoinSet::new(),
-            asked: BTreeSet::new(),
+            queried: BTreeSet::new(),
             last: BTreeMap::new(),
         }
     }
@@ -124,23 +125,23 @@ impl PeerReplicas {
                 self.agreement.restore(gateway.clone(), served.clone());
             }
         }
-        let addresses = replica_addresses(sight.pods, &self.own, asker.is_ipv4);
+        let addresses = replica_addresses(sight.pods, &self.own_name, asker.is_ipv4);
         let ready = addresses.keys().cloned().collect();
         let open = self.agreement.open(sight.served, &ready);
         let now = Instant::now();
         self.last.retain(|name, _| addresses.contains_key(name));
         for name in open.replicas {
-            if self.asked.contains(&name) {
+            if self.queried.contains(&name) {
                 continue;
             }
             let again = self.last.get(&name).map(|last| *last + QUERY_INTERVAL).filter(|again| now < *again);
             match (again, addresses.get(&name)) {
                 (Some(again), _) => efforts.schedule_look(again),
                 (None, Some(ip)) => {
-                    let answer = (asker.ask)(*ip);
-                    self.asked.insert(name.clone());
+                    let response = (asker.query)(*ip);
+                    self.queried.insert(name.clone());
                     self.last.insert(name.clone(), now);
-                    self.asking.spawn(async move { (name, answer.await) });
+                    self.asking.spawn(async move { (name, response.await) });
                 }
                 (None, None) => {}
             }
@@ -152,7 +153,7 @@ impl PeerReplicas {
     pub(super) async fn next_response(&mut self) {
         match self.asking.join_next().await {
             Some(Ok((name, answer))) => {
-                self.asked.remove(&name);
+                self.queried.remove(&name);
                 if self.leads {
                     self.agreement.answered(&name, answer);
                 }
@@ -160,7 +161,7 @@ impl PeerReplicas {
             // The request was cancelled.
             Some(Err(_)) => {
                 if self.asking.is_empty() {
-                    self.asked.clear();
+                    self.queried.clear();
                 }
             }
             None => std::future::pending().await,

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::source::Namespaces;
 use crate::source::collection::Collection;
 use crate::source::fault::Fault;
-use crate::source::follow::{FullObject, ObjectStore, StoreEvent};
+use crate::source::object_store::{FullObject, ObjectStore, StoreEvent};
 use crate::status::permission::{RefusedPermissions, RequiredPermission};
 
 const CONSEQUENCE: &str = "Gateways have no addresses";

@@ -56,26 +56,26 @@ impl Fixture {
     }
 
     /// Starts the due job; returns what is known about the status.
-    fn begin(&mut self) -> LastWritten {
+    fn begin_write(&mut self) -> LastWritten {
         let (object, _) = self.objects.take_due(self.now).unwrap();
         self.objects.last_written(&object)
     }
 
-    fn done(&mut self, said: JobResult) {
-        self.objects.record_result(&route(), said, self.now);
+    fn done(&mut self, result: JobResult) {
+        self.objects.record_result(&route(), result, self.now);
     }
 
     /// Performs the due write.
     fn write(&mut self) {
         self.now = self.now.max(self.objects.next_due().unwrap());
-        assert_eq!(self.begin(), LastWritten::Unknown);
+        assert_eq!(self.begin_write(), LastWritten::Unknown);
         self.done(JobResult::Written(FieldNames::new()));
     }
 
     /// Another writer replaces the status. Returns for how many seconds it is not written.
     fn replace(&mut self) -> u64 {
         self.notice("good");
-        assert!(self.begin().is_replaced(&fields(&["conditions"])));
+        assert!(self.begin_write().is_replaced(&fields(&["conditions"])));
         self.done(JobResult::Replaced(Some("rival".into())));
         (self.objects.next_due().unwrap() - self.now).as_secs()
     }
@@ -108,12 +108,12 @@ fn a_replaced_status_pauses_longer_each_time_and_names_the_other_writer() {
         fixture.write();
     }
     assert_eq!((&pauses[..4], pauses[11]), (&[2, 4, 8, 16][..], 1800));
-    let said = fixture.contested().remove(0);
+    let message = fixture.contested().remove(0);
     assert!(
-        said.starts_with(
+        message.starts_with(
             "warning[contested-status]: HTTPRoute shop/web status: field manager \"rival\" keeps replacing"
         ),
-        "{said}"
+        "{message}"
     );
 }
 
@@ -121,14 +121,14 @@ fn a_replaced_status_pauses_longer_each_time_and_names_the_other_writer() {
 fn a_later_write_of_this_process_is_no_replacement() {
     let mut fixture = Fixture::written();
     fixture.notice("better");
-    assert_eq!(fixture.begin(), LastWritten::Unknown, "what it wrote is not what it should say");
+    assert_eq!(fixture.begin_write(), LastWritten::Unknown, "what it wrote is not what it should say");
     fixture.notice("best");
     fixture.done(JobResult::Written(FieldNames::new()));
-    assert_eq!(fixture.begin(), LastWritten::Unknown, "nor is what was written by now");
+    assert_eq!(fixture.begin_write(), LastWritten::Unknown, "nor is what was written by now");
     fixture.notice("best");
     fixture.done(JobResult::Written(FieldNames::new()));
     assert_eq!(
-        fixture.begin(),
+        fixture.begin_write(),
         LastWritten::Own(FieldNames::new()),
         "its own write was seen before the answer"
     );
@@ -140,10 +140,10 @@ fn a_later_write_of_this_process_is_no_replacement() {
 fn fields_dropped_by_the_api_server_are_no_replacement() {
     let mut fixture = Fixture::new();
     fixture.notice("good");
-    fixture.begin();
+    fixture.begin_write();
     fixture.done(JobResult::Written(fields(&["supportedFeatures"])));
     fixture.notice("good");
-    let before = fixture.begin();
+    let before = fixture.begin_write();
     assert!(!before.is_replaced(&fields(&["supportedFeatures"])));
     assert!(before.is_replaced(&fields(&["conditions", "supportedFeatures"])));
 }
@@ -170,7 +170,7 @@ fn a_new_leader_has_no_conflicts() {
     }
     fixture.objects.forget_conflicts();
     fixture.objects.schedule_all(fixture.now);
-    assert_eq!(fixture.begin(), LastWritten::Unknown, "the leader before may have written it");
+    assert_eq!(fixture.begin_write(), LastWritten::Unknown, "the leader before may have written it");
     fixture.done(JobResult::Written(FieldNames::new()));
     assert!(fixture.contested().is_empty());
     assert_eq!(fixture.replace(), 2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fairway_testkit::api_server::{Failure, Network};
 use serde_json::json;
 
-use super::world::{LEASE, TestCluster, pass, requests, within};
+use super::test_cluster::{LEASE, TestCluster, pass, requests, within};
 
 #[tokio::test(start_paused = true)]
 async fn the_first_replica_acquires_the_lease_and_renews_it() {

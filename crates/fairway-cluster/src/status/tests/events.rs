@@ -8,13 +8,13 @@ use fairway_testkit::api_server::Failure;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::world::{TestCluster, ingress_path, pass, requests, within};
+use super::test_cluster::{TestCluster, ingress_path, pass, requests, within};
 use crate::status::PublishAddresses;
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
 const CORE_EVENTS: &str = "/api/v1/namespaces/a/events";
 
-fn notes(world: &TestCluster) -> Vec<String> {
+fn event_notes(world: &TestCluster) -> Vec<String> {
     let note = |event: &Value| event["note"].as_str().unwrap().to_owned();
     let mut notes: Vec<_> = world.api.below(EVENTS).iter().map(note).collect();
     notes.sort();
@@ -26,10 +26,10 @@ async fn a_problem_is_reported_once_with_the_text_of_check() {
     let world = TestCluster::new();
     world.ingress("web", "fairway");
     let _replica = world.replica_with("one", PublishAddresses::Unset);
-    within(3, "it is said", || !notes(&world).is_empty()).await;
+    within(3, "it is said", || !event_notes(&world).is_empty()).await;
     let expected: Vec<_> =
         world.diagnostics().into_iter().filter(|text| text.contains("Ingress a/web")).collect();
-    assert_eq!(notes(&world), expected);
+    assert_eq!(event_notes(&world), expected);
     let event = world.api.below(EVENTS).remove(0);
     assert_eq!(event["regarding"]["name"], "web");
     assert_eq!(event["regarding"]["uid"], "uid-web");
@@ -46,13 +46,13 @@ async fn a_lasting_problem_is_repeated_and_a_solved_one_is_not() {
     let world = TestCluster::new();
     world.ingress("web", "fairway");
     let _replica = world.replica_with("one", PublishAddresses::Unset);
-    within(3, "it is said", || !notes(&world).is_empty()).await;
+    within(3, "it is said", || !event_notes(&world).is_empty()).await;
     pass(40 * 60).await;
     let series = || world.api.below(EVENTS)[0]["series"]["count"].clone();
     assert_eq!((series(), world.api.below(EVENTS).len()), (json!(2), 1));
     world.api.delete_at(&ingress_path(&ObjectKey::new("a", "web")));
     pass(3 * 60 * 60).await;
-    assert_eq!((series(), notes(&world).len()), (json!(2), 1));
+    assert_eq!((series(), event_notes(&world).len()), (json!(2), 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,12 +74,12 @@ async fn an_event_about_an_object_of_another_kind_has_its_uid() {
     ]);
     world.ingress("web", "fairway");
     let _replica = world.replica_with("one", PublishAddresses::Unset);
-    let said = || {
+    let notes = || {
         let events = world.api.below(EVENTS);
         events.into_iter().find(|event| event["regarding"]["kind"] == "EndpointSlice")
     };
-    within(5, "it is said", || said().is_some()).await;
-    assert_eq!(said().unwrap()["regarding"]["uid"], "uid-slice");
+    within(5, "it is said", || notes().is_some()).await;
+    assert_eq!(notes().unwrap()["regarding"]["uid"], "uid-slice");
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,8 +107,8 @@ async fn a_recurring_problem_is_reported_every_few_minutes_at_most() {
         world.api.delete_at(&ingress_path(&ObjectKey::new("a", "web")));
         pass(5).await;
     }
-    let said = world.api.request_count("POST", EVENTS) + world.api.request_count("PATCH", EVENTS);
-    assert!((1..=4).contains(&said), "{said} in ten minutes");
+    let event_requests = world.api.request_count("POST", EVENTS) + world.api.request_count("PATCH", EVENTS);
+    assert!((1..=4).contains(&event_requests), "{event_requests} in ten minutes");
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,13 +118,13 @@ async fn only_the_leader_reports_and_the_next_one_continues_the_series() {
     let first = world.replica_with("one", PublishAddresses::Unset);
     within(1, "the first leads", || first.standing.is_leader()).await;
     let second = world.replica_with("two", PublishAddresses::Unset);
-    within(3, "it is said", || notes(&world).len() == 1).await;
+    within(3, "it is said", || event_notes(&world).len() == 1).await;
     pass(60).await;
     assert_eq!(world.api.request_count("POST", EVENTS), 1);
     assert!(second.standing.metrics_text().contains("fairway_events_total 0\n"));
     first.stop(Duration::from_secs(5)).await;
     within(10, "the second counts on", || world.api.below(EVENTS)[0]["series"]["count"] == 2).await;
-    assert_eq!(notes(&world).len(), 1);
+    assert_eq!(event_notes(&world).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,14 +132,14 @@ async fn ingresses_of_other_classes_are_not_reported() {
     let world = TestCluster::new();
     world.ingress("nobody", "no-such-class");
     let path = ingress_path(&ObjectKey::new("a", "classless"));
-    let mut classless = super::world::ingress("classless", "", &json!({}));
+    let mut classless = super::test_cluster::ingress("classless", "", &json!({}));
     classless["spec"].as_object_mut().unwrap().remove("ingressClassName");
     world.api.put_at(&path, classless);
     let replica = world.replica_with("one", PublishAddresses::Unset);
     within(1, "it leads", || replica.standing.is_leader()).await;
     pass(60).await;
     assert_eq!(world.diagnostics().len(), 2, "the log has them");
-    assert!(notes(&world).is_empty());
+    assert!(event_notes(&world).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,9 +151,9 @@ async fn very_many_events_are_written_eventually() {
     let replica = world.replica_with("one", PublishAddresses::Unset);
     within(1, "it leads", || replica.standing.is_leader()).await;
     pass(6).await;
-    let early = notes(&world).len();
+    let early = event_notes(&world).len();
     assert!((80..=120).contains(&early), "{early}");
-    within(40, "all are there", || notes(&world).len() == 300).await;
+    within(40, "all are there", || event_notes(&world).len() == 300).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,8 +173,8 @@ async fn the_permission_for_events_of_the_core_api_is_enough_and_remembered() {
     pass(40 * 60).await;
     assert_eq!(event()["series"]["count"], 2, "it is counted on before it expires");
     assert!(first.standing.metrics_text().contains("fairway_events_total 2\n"));
-    let asked = |verb| world.api.request_count(verb, "/apis/events.k8s.io/");
-    assert_eq!((asked("POST"), asked("PATCH")), (1, 0), "it is not tried again");
+    let requests_with = |verb| world.api.request_count(verb, "/apis/events.k8s.io/");
+    assert_eq!((requests_with("POST"), requests_with("PATCH")), (1, 0), "it is not tried again");
     first.stop(Duration::from_secs(5)).await;
     // It does not know yet which API is permitted.
     let _second = world.replica_with("two", PublishAddresses::Unset);
@@ -193,7 +193,7 @@ async fn events_follow_when_their_permission_is_granted() {
     let tries = world.api.request_count("POST", EVENTS);
     assert!((3..=10).contains(&tries), "{tries} tries in ten minutes");
     world.api.heal();
-    within(310, "it is said", || notes(&world).len() == 1).await;
+    within(310, "it is said", || event_notes(&world).len() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]

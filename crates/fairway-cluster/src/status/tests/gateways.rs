@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairway_control::engine::{Engine, EngineOutput};
-use fairway_control::inlet::{Outlet, pipe};
+use fairway_control::input::{Outlet, pipe};
 use fairway_control::pipeline::Viewer;
 use fairway_gateway::fleet::agreement::{ServedGateway, ServedGateways};
 use fairway_gateway::{PortTransport, WantedAddress, WantedGateway};
@@ -24,12 +24,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::world::{api_server, pass, requests, within};
+use super::test_cluster::{api_server, pass, requests, within};
 use crate::source::Namespaces;
 use crate::status::gateways::{Bindings, GatewayKeeperOptions, ReplicaClient, ServiceType};
 use crate::status::publish::PublishAddresses;
 use crate::status::reporter::{GatewayStatusOptions, ReporterSetup, run};
-use crate::status::standing::ReporterState;
+use crate::status::shared_state::ReporterState;
 use crate::testing::client;
 
 const LIST: &str = "/api/v1/namespaces/infra/configmaps/fairway-leader-gateway-ports";
@@ -114,7 +114,7 @@ impl GatewayFixture {
         engine.update(gateways.iter().map(|(name, _)| object(name)).collect(), 0);
         let mut outcome = engine.current().unwrap().clone();
         let wanted: OrdMap<_, _> = gateways.iter().map(|(name, ports)| gateway(name, ports)).collect();
-        outcome.translation.gateway.wanted = wanted;
+        outcome.translation.gateway.wanted_gateways = wanted;
         outcome
     }
 
@@ -175,7 +175,7 @@ impl GatewayFixture {
             standing: standing.clone(),
             gateways: Some(GatewayStatusOptions {
                 versions: Arc::new(|_| Some("v1")),
-                places: Some(places),
+                placement: Some(places),
                 inlet,
             }),
             tickets: None,
@@ -285,7 +285,8 @@ async fn a_port_waiting_for_a_certificate_does_not_delay_readiness() {
     let world = GatewayFixture::new();
     world.list_ports("shop/edge:80 20000\nshop/edge:443 20001\n");
     let mut outcome = GatewayFixture::outcome(&[("edge", &[80, 443])], &json!({}));
-    let wanted = outcome.translation.gateway.wanted.get_mut(&ObjectKey::new("shop", "edge")).unwrap();
+    let wanted =
+        outcome.translation.gateway.wanted_gateways.get_mut(&ObjectKey::new("shop", "edge")).unwrap();
     Arc::make_mut(wanted).served.remove(&(PortProtocol::Tcp, 443));
     world.viewer.set_outcome(outcome);
     let mut replica = world.replica("one");
@@ -307,8 +308,8 @@ async fn without_a_permission_new_gateways_are_placed_and_nothing_is_removed() {
     within(5, "the copy of its endpoints", || ports() == 2).await;
     world.want_without_permission(&[("edge", &[80]), ("new", &[80])]);
     replica.until("new", |it| it.ports.get(&80).is_some_and(|port| port.bind == bind(20_003))).await;
-    let made = "/api/v1/namespaces/shop/services/new-fairway";
-    within(5, "the Service of the new one", || world.api.object(made).is_some()).await;
+    let new_service = "/api/v1/namespaces/shop/services/new-fairway";
+    within(5, "the Service of the new one", || world.api.object(new_service).is_some()).await;
     pass(60).await;
     let list = world.api.object(LIST).unwrap();
     let listed = list["data"]["ports"].as_str().unwrap();
@@ -327,7 +328,8 @@ async fn with_invalid_parameters_a_service_stays_and_none_is_created() {
     let before = world.api.object(SERVICE);
     let mut outcome = GatewayFixture::outcome(&[("edge", &[80]), ("new", &[80])], &json!({}));
     for name in ["edge", "new"] {
-        let wanted = outcome.translation.gateway.wanted.get_mut(&ObjectKey::new("shop", name)).unwrap();
+        let wanted =
+            outcome.translation.gateway.wanted_gateways.get_mut(&ObjectKey::new("shop", name)).unwrap();
         let wanted = Arc::make_mut(wanted);
         wanted.parameters = None;
         // Another address means another Service.
@@ -393,9 +395,9 @@ async fn a_draining_pod_leaves_the_slices_even_without_a_leader() {
     // The leader is killed: its Lease stays valid for some time, and Kubernetes sees that its pod ends.
     drop(leader);
     world.pods(&[("one", false), ("two", true)]);
-    let begun = Instant::now();
+    let started = Instant::now();
     within(5, "the copy", || world.copied().is_some_and(|(ready, _)| ready == [false, true])).await;
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     assert!(!other.standing.is_leader(), "long before another one leads");
 }
 
@@ -451,19 +453,19 @@ async fn missing_permissions_do_not_stop_a_replica_from_serving_the_rest() {
     world.want(&[("edge", &[80])]);
     let mut replica = world.replica("one");
     within(30, "it goes on without Gateways", || replica.standing.has_placed_gateways()).await;
-    let told = |it: &Placement| matches!(&it.addresses, GatewayAddresses::Pending(why) if why.contains("may not be read"));
-    replica.until("edge", told).await;
+    let is_denied = |it: &Placement| matches!(&it.addresses, GatewayAddresses::Pending(why) if why.contains("may not be read"));
+    replica.until("edge", is_denied).await;
 }
 
 /// The current and later responses of the other replica.
 type Answers = Arc<Mutex<Option<ServedGateways>>>;
 
-fn asker(answers: &Answers) -> ReplicaClient {
-    let answers = answers.clone();
+fn asker(responses: &Answers) -> ReplicaClient {
+    let responses = responses.clone();
     ReplicaClient::from_query(Arc::new(move |ip| {
         assert_eq!(ip.to_string(), "10.0.0.2", "nobody asks itself");
-        let answer = answers.lock().unwrap().clone();
-        Box::pin(async move { answer })
+        let response = responses.lock().unwrap().clone();
+        Box::pin(async move { response })
     }))
 }
 

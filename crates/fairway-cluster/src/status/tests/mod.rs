@@ -6,5 +6,5 @@ mod events;
 mod gateways;
 mod objects;
 mod status;
+mod test_cluster;
 mod tickets;
-mod world;

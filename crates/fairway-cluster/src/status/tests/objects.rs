@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::world::{api_server, pass, requests, within};
+use super::test_cluster::{api_server, pass, requests, within};
 use crate::status::election::Role;
 use crate::status::object_writer::ObjectWriter;
-use crate::status::standing::ReporterState;
+use crate::status::shared_state::ReporterState;
 use crate::status::statement::{ComparableStatus, WritableStatus};
 use crate::status::updates::ViewUpdates;
 use crate::testing::client;
@@ -61,7 +61,7 @@ type DesiredStatuses = Arc<Mutex<OrdMap<ObjectRef, Arc<Word>>>>;
 struct RouteFixture {
     api: ApiServer,
     viewer: Viewer,
-    wanted: DesiredStatuses,
+    desired: DesiredStatuses,
     role: watch::Sender<Role>,
     standing: ReporterState,
     task: JoinHandle<()>,
@@ -84,7 +84,7 @@ impl RouteFixture {
         let writer = ObjectWriter::new(client, Arc::default(), standing.clone(), versions, statuses);
         let updates = ViewUpdates::new(viewer.clone(), std::time::Duration::from_millis(100));
         let task = tokio::spawn(writer.run(updates, role.subscribe()));
-        let world = Self { api, viewer, wanted, role, standing, task };
+        let world = Self { api, viewer, desired: wanted, role, standing, task };
         world.route(1, &json!({ "parents": [{ "controllerName": "example.com/other" }] }));
         world
     }
@@ -100,7 +100,7 @@ impl RouteFixture {
         let found = self.api.object(ROUTE).unwrap_or_default();
         let version = found["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let route = ObjectRef::new(Kind::HttpRoute, ObjectKey::new("shop", "web"));
-        self.wanted.lock().unwrap().insert(route, Arc::new(Word { word, generation, version }));
+        self.desired.lock().unwrap().insert(route, Arc::new(Word { word, generation, version }));
         let mut engine = Engine::new(Options::default());
         engine.update(Vec::new(), 0);
         self.viewer.set_outcome(engine.current().unwrap().clone());
@@ -185,8 +185,11 @@ async fn only_the_leader_writes_and_a_new_one_checks_everything() {
 async fn a_conflict_between_writers_backs_off_and_names_the_other() {
     let world = RouteFixture::new();
     world.fight().await;
-    let said = world.standing.diagnostics()[0].to_string();
-    assert!(said.contains("HTTPRoute shop/web status: field manager \"rival\" keeps replacing"), "{said}");
+    let message = world.standing.diagnostics()[0].to_string();
+    assert!(
+        message.contains("HTTPRoute shop/web status: field manager \"rival\" keeps replacing"),
+        "{message}"
+    );
     let before = world.api.request_count("PUT", "/status");
     for _ in 0..3600 {
         if world.status()["word"] == "good" {

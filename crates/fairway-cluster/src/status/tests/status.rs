@@ -7,7 +7,7 @@ use fairway_objects::object::ObjectKey;
 use fairway_testkit::api_server::{Failure, Network};
 use serde_json::{Value, json};
 
-use super::world::{TestCluster, pass, requests, within};
+use super::test_cluster::{TestCluster, pass, requests, within};
 use crate::status::{NodeAddresses, PublishAddresses, Reporter, ReporterOptions, StatusMode};
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
@@ -263,15 +263,15 @@ async fn a_conflict_between_writers_backs_off_and_names_the_other() {
         world.other_writes("web", "192.0.2.50");
         within(30, "written again", || world.status("web") == ["192.0.2.1"]).await;
     }
-    let said = replica.standing.diagnostics();
-    assert_eq!(said.len(), 1);
-    let said = said[0].to_string();
+    let diagnostics = replica.standing.diagnostics();
+    assert_eq!(diagnostics.len(), 1);
+    let message = diagnostics[0].to_string();
     assert!(
-        said.contains("Ingress a/web status.loadBalancer: field manager \"nginx-ingress-controller\""),
-        "{said}"
+        message.contains("Ingress a/web status.loadBalancer: field manager \"nginx-ingress-controller\""),
+        "{message}"
     );
     let event = || world.api.below(EVENTS).into_iter().find(|event| event["reason"] == "ContestedStatus");
-    within(5, "an Event says so", || event().is_some_and(|event| event["note"] == said)).await;
+    within(5, "an Event says so", || event().is_some_and(|event| event["note"] == message)).await;
     let before = world.api.status_writes();
     for _ in 0..3600 {
         if world.status("web") == ["192.0.2.1"] {

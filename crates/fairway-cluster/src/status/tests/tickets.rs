@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::world::{Replica, TestCluster, pass, requests, within};
+use super::test_cluster::{Replica, TestCluster, pass, requests, within};
 use crate::status::publish::PublishAddresses;
 use crate::status::tickets::{LogoutNotice, TicketOptions};
 
@@ -172,13 +172,13 @@ async fn a_malformed_secret_changes_no_key_and_the_leader_restores_it() {
         [("current", json!("AAAA")), ("current-made", json!("AAAA")), ("previous", json!("AAAA"))]
     {
         edit(&world, |object| object["data"][name] = value);
-        let said = || [&leader, &follower].map(|it| it.problems().join("\n"));
+        let problems = || [&leader, &follower].map(|it| it.problems().join("\n"));
         within(5, name, || {
-            said().iter().all(|it| it.contains("warning[session-ticket-keys]: Secret infra/"))
+            problems().iter().all(|it| it.contains("warning[session-ticket-keys]: Secret infra/"))
         })
         .await;
         assert_eq!((leader.secrets(), follower.secrets()), (keys.clone(), keys.clone()));
-        assert!(!said()[0].contains(whole["current"].as_str()), "no key in a diagnostic");
+        assert!(!problems()[0].contains(whole["current"].as_str()), "no key in a diagnostic");
     }
     world.api.heal();
     within(600, "mended", || data(&world) == whole).await;
@@ -253,8 +253,9 @@ async fn without_permission_replicas_keep_their_own_keys() {
         within(5, "it leads", || replica.replica.standing.is_leader()).await;
         pass(HOUR).await;
         assert!(replica.secrets().is_empty() && world.api.object(SECRET).is_none());
-        let asked = world.api.request_count("POST", "/secrets") + world.api.request_count("GET", "/secrets");
-        assert!(asked <= 130, "it asks twice a minute at most: {asked}");
+        let requests =
+            world.api.request_count("POST", "/secrets") + world.api.request_count("GET", "/secrets");
+        assert!(requests <= 130, "it asks twice a minute at most: {requests}");
         world.api.heal();
         within(90, "granted by now", || replica.secrets().len() == 1).await;
     }
@@ -279,8 +280,8 @@ async fn a_logout_reaches_all_replicas_and_survives_key_rotation() {
     within(10, "all have the key", || replicas.iter().all(|it| it.secrets().len() == 1)).await;
     let keys = replicas[0].secrets();
     // At the same time, to different replicas.
-    let told = [replicas[0].log_out(1, 100), replicas[1].log_out(2, 100), replicas[2].log_out(3, 10)];
-    for told in told {
+    let outcomes = [replicas[0].log_out(1, 100), replicas[1].log_out(2, 100), replicas[2].log_out(3, 10)];
+    for told in outcomes {
         tokio::time::timeout(Duration::from_secs(5), told).await.unwrap().unwrap();
     }
     within(2, "all know", || replicas.iter().all(|it| it.logouts() == [1, 2, 3])).await;
@@ -299,8 +300,8 @@ async fn many_logouts_need_few_requests() {
     let world = TestCluster::new();
     let replica = Sharing::start(&world, "one", 0);
     within(10, "it has a key", || replica.secrets().len() == 1).await;
-    let told: Vec<_> = (0..100).map(|id| replica.log_out(id, 1)).collect();
-    for told in told {
+    let outcomes: Vec<_> = (0..100).map(|id| replica.log_out(id, 1)).collect();
+    for told in outcomes {
         tokio::time::timeout(Duration::from_secs(5), told).await.unwrap().unwrap();
     }
     assert!(
@@ -317,8 +318,8 @@ async fn a_logout_that_cannot_be_shared_is_not_confirmed() {
         let replica = Sharing::start(&world, "one", 0);
         within(10, "it has a key", || replica.secrets().len() == 1).await;
         world.api.fail(failure, requests("PUT", "/secrets"));
-        let told = replica.log_out(1, 1);
-        let outcome = tokio::time::timeout(Duration::from_secs(15), told).await.unwrap();
+        let logged_out = replica.log_out(1, 1);
+        let outcome = tokio::time::timeout(Duration::from_secs(15), logged_out).await.unwrap();
         assert!(outcome.is_err(), "the provider is told that it failed");
         world.api.heal();
         replica.log_out(2, 1).await.unwrap();

@@ -30,7 +30,7 @@ const MAX_READ_LOGOUTS: usize = 2 * MAX_LOGOUTS;
 pub(super) struct KeyRecord {
     pub(super) secret: TicketSecret,
     /// By the clock of the replica that created it.
-    pub(super) made: Timestamp,
+    pub(super) created_at: Timestamp,
 }
 
 /// The content of a Secret.
@@ -50,10 +50,10 @@ pub(super) enum SecretContent {
 
 impl KeyRecord {
     /// A new key.
-    pub(super) fn new(made: Timestamp) -> Option<Self> {
+    pub(super) fn new(creation_time: Timestamp) -> Option<Self> {
         let mut bytes = vec![0; SECRET_BYTES];
         aws_lc_rs::rand::fill(&mut bytes).ok()?;
-        Some(Self { secret: TicketSecret::new(bytes), made })
+        Some(Self { secret: TicketSecret::new(bytes), created_at: creation_time })
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn encode_secret<'l>(
         let [secret, made] = names.map(str::to_owned);
         data.insert(secret, ByteString(key.secret.bytes().to_vec()));
         let mut time = String::new();
-        write!(time, "{:.0}", key.made).expect("writing to a String cannot fail");
+        write!(time, "{:.0}", key.created_at).expect("writing to a String cannot fail");
         data.insert(made, ByteString(time.into_bytes()));
     }
     let mut lines = String::new();
@@ -120,7 +120,7 @@ fn decode_keys(data: &BTreeMap<String, ByteString>) -> Result<SecretContent, &'s
     if previous.secret == current.secret {
         return Err("data.previous and data.current are the same key");
     }
-    if previous.made > current.made {
+    if previous.created_at > current.created_at {
         return Err("data.previous is younger than data.current");
     }
     Ok(SecretContent::Keys(vec![current, previous]))
@@ -151,9 +151,9 @@ fn decode_key(
     if secret.0.len() != SECRET_BYTES {
         return Err("a key has not 32 bytes");
     }
-    let made = std::str::from_utf8(&made.0).ok().and_then(|text| text.trim().parse().ok());
-    let made = made.ok_or("the time of a key is no time such as 2026-01-31T12:00:00Z")?;
-    Ok(Some(KeyRecord { secret: TicketSecret::new(secret.0.clone()), made }))
+    let creation_time = std::str::from_utf8(&made.0).ok().and_then(|text| text.trim().parse().ok());
+    let creation_time = creation_time.ok_or("the time of a key is no time such as 2026-01-31T12:00:00Z")?;
+    Ok(Some(KeyRecord { secret: TicketSecret::new(secret.0.clone()), created_at: creation_time }))
 }
 
 #[cfg(test)]

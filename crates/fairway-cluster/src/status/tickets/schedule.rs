@@ -23,7 +23,7 @@ pub(super) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 pub(super) struct KeySchedule {
     rotation: Duration,
     /// Newest first.
-    known: Vec<KnownKey>,
+    known_keys: Vec<KnownKey>,
     /// Whether the Secret was read before: keys that are new in it were then just published.
     has_read: bool,
 }
@@ -31,14 +31,14 @@ pub(super) struct KeySchedule {
 #[derive(Clone, Debug)]
 struct KnownKey {
     record: KeyRecord,
-    seen: Instant,
+    seen_at: Instant,
     age_then: Duration,
     encrypts_from: Instant,
 }
 
 impl KeySchedule {
     pub(super) fn new(rotation: Duration) -> Self {
-        Self { rotation, known: Vec::new(), has_read: false }
+        Self { rotation, known_keys: Vec::new(), has_read: false }
     }
 
     /// Replaces the known keys by those of the Secret.
@@ -47,20 +47,20 @@ impl KeySchedule {
         let mut known = Vec::with_capacity(keys.len());
         for record in keys {
             // A key whose time was edited keeps its age.
-            if let Some(before) = self.known.iter().find(|it| it.record.secret == record.secret) {
+            if let Some(before) = self.known_keys.iter().find(|it| it.record.secret == record.secret) {
                 known.push(KnownKey { record: record.clone(), ..before.clone() });
                 continue;
             }
-            let age = Duration::try_from(wall.duration_since(record.made)).unwrap_or_default();
+            let age = Duration::try_from(wall.duration_since(record.created_at)).unwrap_or_default();
             let wait = if self.has_read { settling } else { settling.saturating_sub(age) };
             known.push(KnownKey {
                 record: record.clone(),
-                seen: now,
+                seen_at: now,
                 age_then: age,
                 encrypts_from: now + wait,
             });
         }
-        (self.known, self.has_read) = (known, true);
+        (self.known_keys, self.has_read) = (known, true);
     }
 
     /// The keys for the data plane.
@@ -70,42 +70,42 @@ impl KeySchedule {
             age: known.age(now),
             encrypts_in: known.encrypts_from.saturating_duration_since(now),
         };
-        self.known.iter().map(shared).collect()
+        self.known_keys.iter().map(shared).collect()
     }
 
     /// Whether the newest key is from the future, by this replica's clock.
     pub(super) fn is_newest_from_future(&self, wall: Timestamp) -> bool {
-        let ahead = self.known.first().map(|known| known.record.made.duration_since(wall));
+        let ahead = self.known_keys.first().map(|known| known.record.created_at.duration_since(wall));
         ahead.and_then(|ahead| Duration::try_from(ahead).ok()).is_some_and(|ahead| ahead > CLOCK_TOLERANCE)
     }
 
     /// How long until the leader creates the next key.
     pub(super) fn time_to_rotation(&self, now: Instant) -> Duration {
-        self.known.first().map_or(Duration::ZERO, |newest| self.rotation.saturating_sub(newest.age(now)))
+        self.known_keys.first().map_or(Duration::ZERO, |newest| self.rotation.saturating_sub(newest.age(now)))
     }
 
     /// The keys that the leader writes: `new`, then the newest that is still valid.
     pub(super) fn rotated_keys(&self, new: KeyRecord, now: Instant) -> Vec<KeyRecord> {
-        let previous = self.known.first().filter(|known| known.age(now) < 2 * self.rotation);
+        let previous = self.known_keys.first().filter(|known| known.age(now) < 2 * self.rotation);
         let previous = previous.map(|known| KeyRecord {
             secret: known.record.secret.clone(),
             // The times define the order; a clock that was ahead must not reverse it.
-            made: known.record.made.min(new.made),
+            created_at: known.record.created_at.min(new.created_at),
         });
         std::iter::once(new).chain(previous).collect()
     }
 
     /// The previous keys, to restore a damaged Secret; `None` if the newest is too old.
     pub(super) fn restored_keys(&self, now: Instant) -> Option<Vec<KeyRecord>> {
-        let newest = self.known.first()?;
+        let newest = self.known_keys.first()?;
         (newest.age(now) < self.rotation)
-            .then(|| self.known.iter().map(|known| known.record.clone()).collect())
+            .then(|| self.known_keys.iter().map(|known| known.record.clone()).collect())
     }
 }
 
 impl KnownKey {
     fn age(&self, now: Instant) -> Duration {
-        self.age_then + now.saturating_duration_since(self.seen)
+        self.age_then + now.saturating_duration_since(self.seen_at)
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
         schedule.set_keys(std::slice::from_ref(&ahead), now, wall(0));
         assert_eq!(schedule.time_to_rotation(now), ROTATION);
         let keys = schedule.rotated_keys(second.clone(), now + ROTATION);
-        assert_eq!((keys[1].secret.clone(), keys[1].made), (ahead.secret, second.made));
+        assert_eq!((keys[1].secret.clone(), keys[1].created_at), (ahead.secret, second.created_at));
     }
 
     #[test]

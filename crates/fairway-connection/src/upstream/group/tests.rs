@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tokio::net::TcpStream;
 
-use super::picks::Picks;
+use super::picked_endpoints::Picks;
 use super::*;
 use crate::hop::AnyHop;
 
@@ -30,22 +30,22 @@ fn backend(endpoints: u16, balancing: Balancing, traffic: BackendTraffic) -> Arc
         tls: None,
         balancing,
         session: None,
-        traffic: traffic.kept(),
+        traffic: traffic.if_not_empty(),
     })
 }
 
-fn within(most: u32) -> BackendTraffic {
-    BackendTraffic { in_flight: NonZeroU32::new(most), ..BackendTraffic::default() }
+fn within(limit: u32) -> BackendTraffic {
+    BackendTraffic { in_flight: NonZeroU32::new(limit), ..BackendTraffic::default() }
 }
 
-fn those(members: &[u32]) -> TriedMembers {
+fn tried_members(members: &[u32]) -> TriedMembers {
     let mut tried = TriedMembers::default();
     members.iter().for_each(|member| tried.insert(*member));
     tried
 }
 
 fn pick(group: &Group<Hops>, tried: &[u32], belongs: Affinity) -> Option<PickedEndpoint<Hops>> {
-    group.pick(&those(tried), belongs, &mut fastrand::Rng::with_seed(7), Instant::now())
+    group.pick(&tried_members(tried), belongs, &mut fastrand::Rng::with_seed(7), Instant::now())
 }
 
 const ALL: [Balancing; 4] =
@@ -56,14 +56,14 @@ fn one_attempt_too_many_gets_no_endpoint_and_one_that_ends_makes_room() {
     for balancing in ALL {
         let groups = Groups::default();
         let group = groups.group(backend(3, balancing, within(2)), PortProtocol::Tcp, None);
-        let mut held: Vec<_> = (0..6).map(|_| pick(&group, &[], Affinity::Anywhere).unwrap()).collect();
+        let mut picked: Vec<_> = (0..6).map(|_| pick(&group, &[], Affinity::Anywhere).unwrap()).collect();
         assert!(
             !group.has_room(&TriedMembers::default()) && pick(&group, &[], Affinity::Anywhere).is_none(),
             "{balancing:?}"
         );
-        let freed = held.swap_remove(3).index;
+        let freed = picked.swap_remove(3).index;
         assert_eq!(pick(&group, &[], Affinity::Anywhere).unwrap().index, freed, "{balancing:?}");
-        held.clear();
+        picked.clear();
         assert_eq!(groups.in_flight(), 0);
     }
 }
@@ -72,19 +72,19 @@ fn one_attempt_too_many_gets_no_endpoint_and_one_that_ends_makes_room() {
 fn no_retry_and_no_race_goes_where_there_is_no_room() {
     let groups = Groups::default();
     let group = groups.group(backend(2, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
-    let held = pick(&group, &[0], Affinity::Anywhere).unwrap();
-    assert_eq!(held.index, 1);
-    let tried = those(&[0]);
+    let picked = pick(&group, &[0], Affinity::Anywhere).unwrap();
+    assert_eq!(picked.index, 1);
+    let tried = tried_members(&[0]);
     assert!(
         !group.has_untried(&tried)
             && !group.has_room(&tried)
             && pick(&group, &[0], Affinity::Anywhere).is_none()
     );
     assert!(group.rival(&tried, &mut fastrand::Rng::with_seed(7)).is_none());
-    let both = those(&[0, 1]);
+    let both = tried_members(&[0, 1]);
     assert!(!group.has_untried(&both) && group.has_room(&both), "all were tried: any will do");
     assert_eq!(pick(&group, &[0, 1], Affinity::Anywhere).unwrap().index, 0);
-    drop(held);
+    drop(picked);
     assert!(group.has_untried(&tried) && group.rival(&tried, &mut fastrand::Rng::with_seed(7)).is_some());
 }
 
@@ -96,8 +96,8 @@ fn an_ejected_endpoint_gets_nothing_because_the_others_are_full() {
         None,
     );
     assert!(group.failed(group.member(0), Blame::Connect, Instant::now()));
-    let held = pick(&group, &[], Affinity::Anywhere).unwrap();
-    assert_eq!(held.index, 1);
+    let picked = pick(&group, &[], Affinity::Anywhere).unwrap();
+    assert_eq!(picked.index, 1);
     assert!(pick(&group, &[], Affinity::Anywhere).is_none());
     assert!(group.rival(&TriedMembers::default(), &mut fastrand::Rng::with_seed(7)).is_none());
     assert_eq!(pick(&group, &[1], Affinity::Anywhere).unwrap().index, 0, "nothing else is left");
@@ -114,8 +114,8 @@ fn sessions_of_the_first(group: &Group<Hops>, now: Instant) -> usize {
         }
         chosen
     };
-    let held: Vec<_> = std::iter::repeat_with(pick).take(4).collect();
-    held.iter().filter(|chosen| chosen.index == 0).count()
+    let picked: Vec<_> = std::iter::repeat_with(pick).take(4).collect();
+    picked.iter().filter(|chosen| chosen.index == 0).count()
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn an_endpoint_of_datagrams_that_refuses_none_of_a_probe_is_back_though_it_answe
     assert!(group.failed(group.member(0), Blame::Connect, due));
     let due = due + Duration::from_secs(1);
     let mut random = fastrand::Rng::with_seed(7);
-    let mut pick = || group.pick(&those(&[1]), Affinity::Anywhere, &mut random, due).unwrap();
+    let mut pick = || group.pick(&tried_members(&[1]), Affinity::Anywhere, &mut random, due).unwrap();
     let probe = pick();
     assert_eq!((probe.index, probe.reason), (0, PickReason::Probe));
     drop(probe);
@@ -158,10 +158,11 @@ fn picks_are_tried_in_their_order_before_an_ejected_one_and_no_other_endpoint_is
     let group =
         Groups::<Hops>::default().group(backend(5, Balancing::RoundRobin, traffic), PortProtocol::Tcp, None);
     let (now, picked) = (Instant::now(), picks(&group, &[3, 1, 99, 2]));
-    let index = |tried: &[u32]| group.pick_among(&picked, &those(tried), now).map(|chosen| chosen.index);
+    let index =
+        |tried: &[u32]| group.pick_among(&picked, &tried_members(tried), now).map(|chosen| chosen.index);
     assert_eq!([index(&[]), index(&[3]), index(&[3, 1])], [Some(3), Some(1), Some(2)]);
     assert_eq!(index(&[3, 1, 2]), Some(3), "all were tried");
-    let held = group.pick_among(&picked, &TriedMembers::default(), now).unwrap();
+    let last_pick = group.pick_among(&picked, &TriedMembers::default(), now).unwrap();
     assert_eq!(index(&[]), Some(1), "the first has no room");
     assert!(group.failed(group.member(1), Blame::Connect, now));
     assert_eq!(
@@ -169,13 +170,14 @@ fn picks_are_tried_in_their_order_before_an_ejected_one_and_no_other_endpoint_is
         [Some(2), None],
         "one without room sends nothing to an ejected one"
     );
-    assert_eq!(group.rival_among(&picked, &those(&[])).map(|rival| rival.index), Some(2));
+    assert_eq!(group.rival_among(&picked, &tried_members(&[])).map(|rival| rival.index), Some(2));
     assert!(
-        group.has_untried_among(&picked, &those(&[1])) && !group.has_untried_among(&picked, &those(&[1, 2]))
+        group.has_untried_among(&picked, &tried_members(&[1]))
+            && !group.has_untried_among(&picked, &tried_members(&[1, 2]))
     );
-    drop(held);
+    drop(last_pick);
     assert_eq!(index(&[2, 3]), Some(1), "nothing else is left");
-    assert!(group.rival_among(&picked, &those(&[1, 2, 3])).is_none());
+    assert!(group.rival_among(&picked, &tried_members(&[1, 2, 3])).is_none());
 }
 
 #[test]
@@ -212,10 +214,10 @@ fn what_other_backends_have_under_way_with_an_endpoint_counts() {
     let bounded = groups.group(backend(1, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
     let other =
         groups.group(backend(1, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None);
-    let held = pick(&other, &[], Affinity::Anywhere).unwrap();
+    let picked = pick(&other, &[], Affinity::Anywhere).unwrap();
     assert!(pick(&bounded, &[], Affinity::Anywhere).is_none());
     assert!(pick(&other, &[], Affinity::Anywhere).is_some(), "it has no limit of its own");
-    drop(held);
+    drop(picked);
     assert!(pick(&bounded, &[], Affinity::Anywhere).is_some());
 }
 
@@ -241,13 +243,13 @@ fn a_backend_has_retries_of_its_own_or_those_of_the_rule() {
     let own = Retry { tries: 7, ..Retry::default() };
     let with = BackendTraffic { retry: Some(own), ..BackendTraffic::default() };
     let groups = Groups::<Hops>::default();
-    let of = |traffic| {
+    let group_of = |traffic| {
         groups
             .group(backend(1, Balancing::Random, traffic), PortProtocol::Tcp, None)
             .retry(&Retry::default())
             .tries
     };
-    assert_eq!((of(with), of(BackendTraffic::default())), (7, 3));
+    assert_eq!((group_of(with), group_of(BackendTraffic::default())), (7, 3));
 }
 
 #[test]
@@ -256,35 +258,35 @@ fn a_group_whose_traffic_changes_keeps_its_endpoints_and_what_is_known_of_them()
     let before =
         groups.group(backend(4, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None);
     assert!(before.failed(before.member(2), Blame::Connect, Instant::now()));
-    let held = pick(&before, &[], Affinity::Anywhere).unwrap();
+    let picked = pick(&before, &[], Affinity::Anywhere).unwrap();
     let after = groups.group(backend(4, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, Some(&before));
     groups.retire(&before);
     for member in 0..4 {
         assert!(Rc::ptr_eq(before.member(member), after.member(member)));
     }
     assert!(after.member(2).health().is_ejected());
-    assert_eq!((held.index, after.member(0).in_flight()), (0, 1));
+    assert_eq!((picked.index, after.member(0).in_flight()), (0, 1));
     assert_eq!(pick(&after, &[], Affinity::Anywhere).unwrap().index, 1, "it goes on where the older one was");
 }
 
 #[test]
 fn the_state_of_a_backend_is_that_of_its_first_endpoints_that_are_known() {
     let groups = Groups::<Hops>::default();
-    let of = backend(4, Balancing::RoundRobin, BackendTraffic::default());
+    let config = backend(4, Balancing::RoundRobin, BackendTraffic::default());
     let now = Instant::now();
-    assert!(groups.states(&of, 4, now).is_empty(), "nothing is known before the first request");
-    let group = groups.group(Arc::clone(&of), PortProtocol::Tcp, None);
+    assert!(groups.states(&config, 4, now).is_empty(), "nothing is known before the first request");
+    let group = groups.group(Arc::clone(&config), PortProtocol::Tcp, None);
     assert!(group.failed(group.member(1), Blame::Connect, now));
     group.member(0).succeeded(Duration::from_millis(7));
-    let held = pick(&group, &[], Affinity::Anywhere).unwrap();
-    let states = groups.states(&of, 3, now);
+    let picked = pick(&group, &[], Affinity::Anywhere).unwrap();
+    let states = groups.states(&config, 3, now);
     let found: Vec<_> = states.iter().map(|(address, _, state)| (address.port(), state.ejected_by)).collect();
-    assert_eq!((held.index, found), (0, vec![(0, 0), (1, 1), (2, 0)]));
+    assert_eq!((picked.index, found), (0, vec![(0, 0), (1, 1), (2, 0)]));
     let first = states[0].2;
     assert_eq!((first.workers, first.in_flight, first.busy, first.idle), (1, 1, 1, 0));
     assert_eq!((first.latency, first.connect_time), (Some(Duration::from_millis(7)), None));
     assert_eq!((groups.total_state(now).workers, groups.total_state(now).busy), (4, 1));
-    let other = Backend { protocol: BackendProtocol::H2c, ..Backend::clone(&of) };
+    let other = Backend { protocol: BackendProtocol::H2c, ..Backend::clone(&config) };
     assert!(groups.states(&other, 4, now).is_empty(), "what is spoken with is another endpoint");
 }
 
@@ -330,8 +332,8 @@ const ENDPOINTS: u32 = 3;
 /// Two backends with the same endpoints, and the attempts in flight.
 struct TwoBackends {
     groups: Groups<Hops>,
-    of: [Rc<Group<Hops>>; 2],
-    held: Vec<(usize, PickedEndpoint<Hops>)>,
+    pair: [Rc<Group<Hops>>; 2],
+    picked: Vec<(usize, PickedEndpoint<Hops>)>,
     balancing: Balancing,
     now: Instant,
 }
@@ -339,26 +341,26 @@ struct TwoBackends {
 impl TwoBackends {
     fn new(balancing: Balancing) -> Self {
         let groups = Groups::default();
-        let of = [1, 2].map(|most| {
+        let pair = [1, 2].map(|most| {
             groups.group(backend(ENDPOINTS as u16, balancing, within(most)), PortProtocol::Tcp, None)
         });
-        Self { groups, of, held: Vec::new(), balancing, now: Instant::now() }
+        Self { groups, pair, picked: Vec::new(), balancing, now: Instant::now() }
     }
 
     /// Attempts in flight of an endpoint.
     fn count(&self, endpoint: u32) -> u32 {
-        self.held.iter().filter(|(_, chosen)| chosen.index == endpoint).count() as u32
+        self.picked.iter().filter(|(_, chosen)| chosen.index == endpoint).count() as u32
     }
 
     fn play(&mut self, act: Act) {
         let now = self.now;
         let mut take = |which: prop::sample::Index| {
-            (!self.held.is_empty()).then(|| self.held.swap_remove(which.index(self.held.len())))
+            (!self.picked.is_empty()).then(|| self.picked.swap_remove(which.index(self.picked.len())))
         };
         match act {
             Act::Pick(by, tried) => self.pick(by, &tried),
             Act::Rival(by, members) => {
-                let rival = self.of[by].rival(&those(&members), &mut fastrand::Rng::with_seed(9));
+                let rival = self.pair[by].rival(&tried_members(&members), &mut fastrand::Rng::with_seed(9));
                 assert!(rival.as_ref().is_none_or(|rival| !members.contains(&rival.index)));
                 self.hold(by, rival);
             }
@@ -370,7 +372,7 @@ impl TwoBackends {
             }
             Act::Fail(which, blame) => {
                 if let Some((by, chosen)) = take(which) {
-                    self.of[by].failed(&chosen.endpoint, blame, now);
+                    self.pair[by].failed(&chosen.endpoint, blame, now);
                 }
             }
             Act::Drop(which) => drop(take(which)),
@@ -378,13 +380,13 @@ impl TwoBackends {
                 if let Some((by, mut chosen)) = take(which) {
                     chosen.endpoint.lost_race(now);
                     chosen.reason = PickReason::Probe;
-                    self.held.push((by, chosen));
+                    self.picked.push((by, chosen));
                 }
             }
             Act::Change(by, most) => {
                 let newer = backend(ENDPOINTS as u16, self.balancing, within(most));
-                let newer = self.groups.group(newer, PortProtocol::Tcp, Some(&self.of[by]));
-                let older = std::mem::replace(&mut self.of[by], newer);
+                let newer = self.groups.group(newer, PortProtocol::Tcp, Some(&self.pair[by]));
+                let older = std::mem::replace(&mut self.pair[by], newer);
                 self.groups.retire(&older);
             }
             Act::Pass(milliseconds) => self.now += Duration::from_millis(milliseconds),
@@ -392,8 +394,8 @@ impl TwoBackends {
     }
 
     /// The picked endpoint follows the rules: a candidate that has room, or none if no candidate has.
-    fn pick(&mut self, by: usize, tried: &[u32]) {
-        let group = &self.of[by];
+    fn pick(&mut self, backend: usize, tried: &[u32]) {
+        let group = &self.pair[backend];
         let is_usable = |endpoint: &u32| group.is_usable(*endpoint as usize, self.now);
         let mut left: Vec<u32> = (0..ENDPOINTS).filter(|endpoint| !tried.contains(endpoint)).collect();
         if left.iter().any(is_usable) {
@@ -402,26 +404,30 @@ impl TwoBackends {
             left = (0..ENDPOINTS).collect();
         }
         left.retain(|endpoint| self.count(*endpoint) < group.max_in_flight);
-        let mut random = fastrand::Rng::with_seed(self.held.len() as u64);
-        let chosen = group.pick(&those(tried), Affinity::Anywhere, &mut random, self.now);
+        let mut random = fastrand::Rng::with_seed(self.picked.len() as u64);
+        let chosen = group.pick(&tried_members(tried), Affinity::Anywhere, &mut random, self.now);
         match &chosen {
             Some(chosen) => assert!(left.contains(&chosen.index), "{} of {left:?}", chosen.index),
             None => assert!(left.is_empty(), "none of {left:?}"),
         }
-        self.hold(by, chosen);
+        self.hold(backend, chosen);
     }
 
-    fn hold(&mut self, by: usize, chosen: Option<PickedEndpoint<Hops>>) {
+    fn hold(&mut self, backend: usize, chosen: Option<PickedEndpoint<Hops>>) {
         let Some(chosen) = chosen else { return };
-        let most = self.of[by].max_in_flight;
-        assert!(chosen.endpoint.in_flight() <= most, "{} of {most}", chosen.endpoint.in_flight());
-        self.held.push((by, chosen));
+        let max_in_flight = self.pair[backend].max_in_flight;
+        assert!(
+            chosen.endpoint.in_flight() <= max_in_flight,
+            "{} of {max_in_flight}",
+            chosen.endpoint.in_flight()
+        );
+        self.picked.push((backend, chosen));
     }
 
     /// The counters equal what is in flight.
     fn check(&self) {
         for endpoint in 0..ENDPOINTS {
-            assert_eq!(self.of[0].member(endpoint).in_flight(), self.count(endpoint));
+            assert_eq!(self.pair[0].member(endpoint).in_flight(), self.count(endpoint));
         }
     }
 }
@@ -439,9 +445,9 @@ proptest! {
             world.play(act);
             world.check();
         }
-        world.held.clear();
+        world.picked.clear();
         prop_assert_eq!(world.groups.in_flight(), 0);
-        for group in &world.of {
+        for group in &world.pair {
             prop_assert!(group.has_room(&TriedMembers::default()));
         }
     }

@@ -50,7 +50,7 @@ fn group(
         tls: None,
         balancing,
         session: None,
-        traffic: BackendTraffic { distribution, ..traffic }.kept(),
+        traffic: BackendTraffic { distribution, ..traffic }.if_not_empty(),
     };
     let location = ProxyLocation { zone: Some("a".into()), node: Some("n1".into()) };
     let groups = Groups::new(location, HealthChecks::default(), Circuits::default());
@@ -151,12 +151,12 @@ fn what_near_endpoints_have_no_room_for_goes_farther_and_nothing_is_refused_befo
         let within = BackendTraffic { in_flight: NonZeroU32::new(2), ..BackendTraffic::default() };
         let (_groups, group) = group(&places, balancing, within);
         let (mut random, now) = (fastrand::Rng::with_seed(7), Instant::now());
-        let mut held: Vec<_> = (0..6).map(|_| pick(&group, &mut random, now)).collect();
-        let ports = held.iter().map(|chosen| chosen.endpoint.identity.address.port());
+        let mut picked: Vec<_> = (0..6).map(|_| pick(&group, &mut random, now)).collect();
+        let ports = picked.iter().map(|chosen| chosen.endpoint.identity.address.port());
         assert!(ports.enumerate().all(|(at, port)| (port == 1) == (at >= 4)), "{balancing:?}");
         let none = TriedMembers::default();
         assert!(group.pick(&none, Affinity::Anywhere, &mut random, now).is_none(), "{balancing:?}");
-        held.clear();
+        picked.clear();
     }
 }
 

@@ -4,13 +4,13 @@
 use fairway_model::BackendKey;
 use serde::Serialize;
 
+use super::caller_text::ConfigDescriber;
 use super::endpoints::{EndpointTable, LiveEndpoints};
 use super::inspector::Inspector;
 use super::object::ObjectLink;
 use super::page::Page;
 use super::problem::Problem;
 use super::query::{Query, parameters};
-use super::words::ConfigDescriber;
 use crate::pipeline::View;
 
 #[derive(Serialize)]

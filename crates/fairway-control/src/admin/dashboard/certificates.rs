@@ -7,12 +7,12 @@ use fairway_model::{Certificate, CertificateKey, Config};
 use serde::Serialize;
 
 use super::listing::{Paging, paginate};
-use super::moment::utc;
 use super::object::ObjectLink;
 use super::page::Page;
 use super::problem::Problem;
 use super::query::Query;
 use super::search::Search;
+use super::time_format::utc;
 use crate::clock;
 use crate::pipeline::View;
 
@@ -49,7 +49,7 @@ struct CertificateRow {
 #[derive(Default)]
 struct CertificateUsers {
     named: Vec<String>,
-    more: usize,
+    omitted: usize,
 }
 
 /// The certificates that match the parameters.
@@ -89,7 +89,7 @@ fn row(it: &Certificate, now: i64, users: CertificateUsers) -> CertificateRow {
         is_expiring: left < EXPIRY_WARNING_DAYS,
         secret: ObjectLink::from_origin(&it.origin),
         used_by: users.named,
-        more: users.more,
+        more: users.omitted,
     }
 }
 
@@ -100,8 +100,8 @@ fn days_left(it: &Certificate, now: i64) -> i64 {
 
 fn issuer(it: &Certificate) -> String {
     let parts = [&*it.issued.issuer_common_name, &*it.issued.issuer_organization];
-    let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    said.join(", ")
+    let described: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    described.join(", ")
 }
 
 /// The users of these certificates, found in one pass over the hosts.
@@ -113,7 +113,7 @@ fn find_users(config: &Config, shown: &[&Arc<Certificate>]) -> BTreeMap<Certific
         let Some(users) = users.get_mut(key) else { return };
         match users.named.len() < MAX_NAMED {
             true => users.named.push(name()),
-            false => users.more += 1,
+            false => users.omitted += 1,
         }
     };
     note(config.default_certificate.as_ref(), &|| "the default certificate".to_owned());

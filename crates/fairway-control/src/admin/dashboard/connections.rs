@@ -54,11 +54,11 @@ fn totals(open: &Connections) -> Totals {
     Totals { clients: served + greeted + orphaned, greeted, orphaned, busy, idle, under_way }
 }
 
-fn row(of: &ClientConnections) -> ClientRow {
+fn row(client: &ClientConnections) -> ClientRow {
     ClientRow {
-        listener: of.listener.to_string(),
-        query: parameters(&[("q", &of.listener)]),
-        speaks: of.speaks,
-        count: of.count,
+        listener: client.listener.to_string(),
+        query: parameters(&[("q", &client.listener)]),
+        speaks: client.speaks,
+        count: client.count,
     }
 }

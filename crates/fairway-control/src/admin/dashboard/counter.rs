@@ -56,8 +56,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_data_plane_is_read_at_most_once_a_second() {
-        let asked = Arc::new(AtomicU64::new(0));
-        let counting = Arc::clone(&asked);
+        let queries = Arc::new(AtomicU64::new(0));
+        let counting = Arc::clone(&queries);
         let counter = NumbersCache::new(Box::new(move || {
             let requests = counting.fetch_add(1, Ordering::Relaxed) + 1;
             Box::pin(async move { Some(Numbers { requests, ..Numbers::default() }) })
@@ -67,6 +67,6 @@ mod tests {
         }
         tokio::time::advance(CACHE_TTL).await;
         assert_eq!(counter.current().await.numbers.unwrap().requests, 2);
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!(queries.load(Ordering::Relaxed), 2);
     }
 }

@@ -3,10 +3,10 @@
 use hyper::StatusCode;
 use serde::Serialize;
 
+use super::caller_text::{ConfigDescriber, ExplainedRequest};
 use super::page::Page;
 use super::problem::Problem;
 use super::query::Query;
-use super::words::{ConfigDescriber, ExplainedRequest};
 use crate::pipeline::View;
 
 #[derive(Serialize)]

@@ -9,11 +9,11 @@ use fairway_objects::object::ObjectRef;
 use serde::Serialize;
 
 use super::listing::{Paging, paginate};
-use super::moment::utc_to_the_millisecond;
 use super::object::ObjectLink;
 use super::page::Page;
 use super::problem::Problem;
 use super::query::Query;
+use super::time_format::utc_to_the_millisecond;
 use crate::digest::Digest;
 use crate::generations::{Generation, GenerationOrigin, Generations};
 
@@ -70,11 +70,11 @@ impl GenerationsSource {
         let costs = (self.costs)().await.into_iter();
         let mut costs: BTreeMap<_, _> = costs.map(|cost| (cost.version, cost)).collect();
         let generations = self.generations.last_day().into_iter();
-        let told = generations.map(|it| {
+        let report = generations.map(|it| {
             let cost = costs.remove(&it.version).unwrap_or_default();
             GenerationReport::new(&it, &cost)
         });
-        told.collect()
+        report.collect()
     }
 
     /// As JSON.
@@ -82,8 +82,8 @@ impl GenerationsSource {
     /// # Errors
     /// Serialization fails.
     pub(super) async fn json(&self) -> serde_json::Result<String> {
-        let told = self.with_costs().await;
-        serde_json::to_string(&serde_json::json!({ "generations": told }))
+        let report = self.with_costs().await;
+        serde_json::to_string(&serde_json::json!({ "generations": report }))
     }
 
     /// The page.
@@ -150,7 +150,7 @@ impl GenerationReport {
             published: utc_to_the_millisecond(generation.published),
             adopted_after_ms: generation.adopted_after.map(milliseconds),
             changes: generation.changed.named.iter().map(object).collect(),
-            more_changes: generation.changed.more,
+            more_changes: generation.changed.omitted,
             requests: cost.requests,
             self_inflicted_errors: own.map(|it| it.count).sum(),
             failed: of_outcome(false),
@@ -206,29 +206,29 @@ impl ObjectCell {
 }
 
 impl GenerationRow {
-    fn new(told: &GenerationReport) -> Self {
+    fn new(report: &GenerationReport) -> Self {
         let in_words = |counts: &BTreeMap<&'static str, u64>| {
             counts.iter().map(|(attribution, count)| (attribution_text(attribution), *count)).collect()
         };
         Self {
-            version: told.version,
-            published: told.published.clone(),
-            adopted: match told.adopted_after_ms {
+            version: report.version,
+            published: report.published.clone(),
+            adopted: match report.adopted_after_ms {
                 Some(time) => format!("served by every worker {time} ms after the source sent it"),
                 None => "not yet served by every worker".to_owned(),
             },
-            origin: match (told.origin, told.changes.is_empty()) {
+            origin: match (report.origin, report.changes.is_empty()) {
                 (GenerationOrigin::First, _) => "The first one of this process",
                 (GenerationOrigin::Restored, _) => "The last good configuration of an earlier process",
                 (GenerationOrigin::Change, true) => "No object: time has passed, or a name has new addresses",
                 (GenerationOrigin::Change, false) => "",
             },
-            objects: told.changes.iter().map(ObjectCell::new).collect(),
-            more: told.more_changes,
-            requests: told.requests,
-            self_inflicted: told.self_inflicted_errors,
-            failed: in_words(&told.failed),
-            repeated: in_words(&told.repeated),
+            objects: report.changes.iter().map(ObjectCell::new).collect(),
+            more: report.more_changes,
+            requests: report.requests,
+            self_inflicted: report.self_inflicted_errors,
+            failed: in_words(&report.failed),
+            repeated: in_words(&report.repeated),
         }
     }
 }

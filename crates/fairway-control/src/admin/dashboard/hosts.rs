@@ -3,12 +3,12 @@
 use fairway_model::{CertificateKey, ClientCertificateMode, RuleOrder, VirtualHost};
 use serde::Serialize;
 
+use super::caller_text::ConfigDescriber;
 use super::listing::{Paging, paginate};
 use super::page::Page;
 use super::problem::Problem;
 use super::query::Query;
 use super::rules::{self, RuleRow};
-use super::words::ConfigDescriber;
 use crate::pipeline::View;
 
 #[derive(Serialize)]

@@ -17,7 +17,7 @@ pub type InspectorFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait Inspector: Send + Sync {
     /// What the workers know about the endpoints of these backends, at most `max_per_backend` each. Endpoints unknown to all
     /// workers are omitted.
-    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> InspectorFuture<Vec<LiveEndpoint>>;
+    fn endpoints(&self, backends: Vec<BackendKey>, limit: usize) -> InspectorFuture<Vec<LiveEndpoint>>;
 
     /// The open connections; `None` before the data plane has started.
     fn connections(&self) -> InspectorFuture<Option<Connections>>;
@@ -117,7 +117,7 @@ pub enum FleetReplicas {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownReplicas {
     /// The name of this replica.
-    pub own: String,
+    pub own_name: String,
     /// The others.
     pub replicas: Vec<Replica>,
     /// How many more were not queried because there are too many.

@@ -127,8 +127,8 @@ fn row(it: &Listener, size: TableSize, connections: Option<&Connections>) -> Lis
 }
 
 /// The protocol of a listener as text.
-fn protocol_name(of: ListenerProtocol) -> &'static str {
-    match of {
+fn protocol_name(protocol: ListenerProtocol) -> &'static str {
+    match protocol {
         ListenerProtocol::Http => "HTTP",
         ListenerProtocol::Https => "HTTPS",
         ListenerProtocol::Tls => "TLS, ended here",

@@ -54,7 +54,8 @@ pub(super) fn live_values(
 ) -> BTreeMap<&'static str, String> {
     let unknown = || UNKNOWN_TEXT.to_owned();
     let outcome = view.map(|view| &view.outcome);
-    let count = |of: &dyn Fn(&Numbers) -> u64| numbers.map_or_else(unknown, |it| of(it).to_string());
+    let count =
+        |number_of: &dyn Fn(&Numbers) -> u64| numbers.map_or_else(unknown, |it| number_of(it).to_string());
     let time = |bound: Option<TimeBound>| bound.map_or_else(unknown, |bound| bound.to_string());
     let mut values = BTreeMap::from([
         ("state", readiness.to_string()),

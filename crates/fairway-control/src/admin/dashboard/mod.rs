@@ -7,6 +7,7 @@
 //! before they reach a page ([`fairway_model::redaction`]), and no page visits more rules than it needs.
 
 mod backend;
+mod caller_text;
 mod certificates;
 mod connections;
 mod counter;
@@ -20,7 +21,6 @@ mod inspector;
 mod listeners;
 mod listing;
 mod live;
-mod moment;
 mod numbers;
 mod object;
 mod overview;
@@ -37,7 +37,7 @@ mod search;
 mod statuses;
 mod streams;
 mod templates;
-mod words;
+mod time_format;
 
 use std::sync::Arc;
 
@@ -57,6 +57,7 @@ use problem::Problem;
 use query::Query;
 use templates::Templates;
 
+pub use caller_text::{ConfigDescriber, ExplainedRequest};
 pub use counter::ReadNumbers;
 pub use generations::{CostCount, FetchCosts, GenerationCost};
 pub use inspector::{
@@ -66,7 +67,6 @@ pub use inspector::{
 pub use numbers::{FaultCount, Numbers, TimeBound};
 pub(in crate::admin) use process::Process;
 pub use requests::RecordedRequests;
-pub use words::{ConfigDescriber, ExplainedRequest};
 
 /// Concurrent event streams: each reads the workers' numbers every other second.
 const MAX_STREAMS: usize = 8;

@@ -9,10 +9,10 @@ use super::counter::NumbersSample;
 use super::diagnostics;
 use super::inspector::FleetReplicas;
 use super::live;
-use super::moment::utc_of;
 use super::page::Page;
 use super::process::Process;
 use super::replicas::{self, ReplicasView};
+use super::time_format::utc_of;
 use crate::pipeline::{Freshness, View};
 
 /// At most this many fault reasons are shown.

@@ -42,7 +42,7 @@ pub(super) fn replicas_view(replicas: &FleetReplicas, view: Option<&View>) -> Re
 fn compare_replicas(others: &KnownReplicas, view: Option<&View>) -> ReplicasView {
     let own = view.map(|view| view.outcome.digest.to_string()).unwrap_or_default();
     let mut rows = vec![ReplicaRow {
-        name: format!("{} (this one)", others.own),
+        name: format!("{} (this one)", others.own_name),
         digest: own.clone(),
         state: own_state(view).to_owned(),
         is_trouble: false,
@@ -113,7 +113,7 @@ mod tests {
 
     /// For a replica that serves nothing and has an empty digest.
     fn summary(replicas: Vec<Replica>) -> (String, bool) {
-        let others = KnownReplicas { own: "web-0".to_owned(), replicas, unasked: 0 };
+        let others = KnownReplicas { own_name: "web-0".to_owned(), replicas, unasked: 0 };
         let shown = replicas_view(&FleetReplicas::Others(others), None);
         (shown.summary, shown.is_trouble)
     }

@@ -27,13 +27,14 @@ struct Requests<'q> {
 /// The requests that match the parameters; without any, failed requests.
 pub(super) async fn page(recorded: &RecordedRequests, query: &Query) -> Result<Page, Problem> {
     let [id, host, status, all] = ["id", "host", "status", "all"].map(|name| query.value(name));
-    let given = [("id", id), ("host", host), ("status", status)];
-    let mut asked: Vec<_> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let filters = [("id", id), ("host", host), ("status", status)];
+    let mut given_parameters: Vec<_> =
+        filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     // A request looked up by id is shown whether it failed or not.
     if all.is_none() && id.is_none() {
-        asked.push(("failed", "true"));
+        given_parameters.push(("failed", "true"));
     }
-    let json = recorded(Some(parameters(&asked))).await.map_err(Problem::bad_query)?;
+    let json = recorded(Some(parameters(&given_parameters))).await.map_err(Problem::bad_query)?;
     let mut found: Value = serde_json::from_str(&json).unwrap_or_default();
     let content = Requests {
         id: id.unwrap_or_default(),

@@ -7,6 +7,7 @@ use fairway_routing::{HostVerdict, MatchVerdict};
 use serde::Serialize;
 
 use super::backend::backend_query;
+use super::caller_text::ConfigDescriber;
 use super::diagnostics::{self, DiagnosticRow};
 use super::endpoints::{EndpointTable, LiveEndpoints};
 use super::hosts;
@@ -17,7 +18,6 @@ use super::problem::Problem;
 use super::query::{Query, parameters};
 use super::rules::{self, LocatedRule, host_query};
 use super::sample::SampleRequest;
-use super::words::ConfigDescriber;
 use crate::pipeline::View;
 
 /// At most this many candidates and diagnostics are shown.
@@ -150,7 +150,7 @@ fn sample_view(view: &View, words: &dyn ConfigDescriber, place: LocatedRule<'_>)
     let considered = explanation.hosts.iter().filter(|step| step.verdict != HostVerdict::LessSpecific);
     let applies = considered.flat_map(|step| &step.matches).filter(|it| it.verdict != MatchVerdict::Path);
     let candidates = applies.take(MAX_SHOWN).map(|it| CandidateView {
-        matched: words.describe_match(it.of),
+        matched: words.describe_match(it.source),
         verdict: words.describe_verdict(&it.verdict),
         object: ObjectLink::from_origin(&it.rule.rule().origin),
     });
@@ -179,7 +179,7 @@ fn share_views(
     live: &LiveEndpoints,
 ) -> Vec<ShareView> {
     let whole: u32 = shares.iter().map(|share| share.weight).sum();
-    let of = |share: &WeightedBackend| {
+    let share_text = |share: &WeightedBackend| {
         let backend = config.backends.get(&share.backend);
         let used = backend.filter(|backend| !backend.endpoints.is_empty());
         ShareView {
@@ -193,7 +193,7 @@ fn share_views(
             query: backend.map(|backend| backend_query(&backend.key)).unwrap_or_default(),
         }
     };
-    shares.iter().map(of).collect()
+    shares.iter().map(share_text).collect()
 }
 
 fn share_problem(share: &WeightedBackend, backend: Option<&Backend>) -> &'static str {

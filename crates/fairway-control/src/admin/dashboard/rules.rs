@@ -8,11 +8,11 @@ use fairway_model::{
 };
 use serde::Serialize;
 
+use super::caller_text::ConfigDescriber;
 use super::object::{ObjectLink, ObjectName};
 use super::problem::Problem;
 use super::query::{Query, parameters};
 use super::search::Search;
-use super::words::ConfigDescriber;
 
 /// A rule and its position.
 #[derive(Clone, Copy)]
@@ -148,8 +148,8 @@ pub(super) fn host_query(HostKey { table, host }: &HostKey) -> String {
 }
 
 /// The path of a match, of any kind.
-fn path_text(of: &PathMatch) -> &str {
-    match of {
+fn path_text(path_match: &PathMatch) -> &str {
+    match path_match {
         PathMatch::Exact(path) | PathMatch::Prefix(path) | PathMatch::Regex { pattern: path, .. } => path,
     }
 }
@@ -163,12 +163,12 @@ fn target_text(rule: &Rule, words: &dyn ConfigDescriber) -> String {
         }
         Action::Forward(shares) => shares,
     };
-    let of = |share: &WeightedBackend| match shares.len() {
+    let percentage = |share: &WeightedBackend| match shares.len() {
         1 => share.backend.to_string(),
         _ => format!("{} (weight {})", share.backend, share.weight),
     };
     match shares.is_empty() {
         true => "500: it has no backend".to_owned(),
-        false => shares.iter().map(of).collect::<Vec<_>>().join(", "),
+        false => shares.iter().map(percentage).collect::<Vec<_>>().join(", "),
     }
 }

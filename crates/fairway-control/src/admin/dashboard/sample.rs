@@ -7,7 +7,7 @@ use super::query::parameters;
 
 /// A request that fits a match, as far as the match determines it.
 pub(super) struct SampleRequest<'m> {
-    of: &'m Match,
+    matched: &'m Match,
     pub(super) host: String,
     path: &'m str,
     query: String,
@@ -15,8 +15,8 @@ pub(super) struct SampleRequest<'m> {
 
 impl<'m> SampleRequest<'m> {
     /// For a host; `None` for a regular expression, for which no path can be derived.
-    pub(super) fn for_match(of: &'m Match, host: &HostPattern) -> Option<Self> {
-        let path = match &of.path {
+    pub(super) fn for_match(route_match: &'m Match, host: &HostPattern) -> Option<Self> {
+        let path = match &route_match.path {
             PathMatch::Exact(path) | PathMatch::Prefix(path) => path,
             PathMatch::Regex { .. } => return None,
         };
@@ -25,12 +25,12 @@ impl<'m> SampleRequest<'m> {
             HostPattern::Wildcard { suffix, .. } => format!("any.{suffix}"),
             HostPattern::Any => "any.invalid".to_owned(),
         };
-        let query: Vec<_> = exact_values(&of.query).collect();
-        Some(Self { of, host, path, query: parameters(&query) })
+        let query: Vec<_> = exact_values(&route_match.query).collect();
+        Some(Self { matched: route_match, host, path, query: parameters(&query) })
     }
 
     pub(super) fn method(&self) -> &str {
-        self.of.method.as_deref().unwrap_or("GET")
+        self.matched.method.as_deref().unwrap_or("GET")
     }
 
     /// As a client would request it.
@@ -42,7 +42,7 @@ impl<'m> SampleRequest<'m> {
     /// Its headers, one per line.
     pub(super) fn headers(&self) -> String {
         let lines: Vec<_> =
-            exact_values(&self.of.headers).map(|(name, value)| format!("{name}: {value}")).collect();
+            exact_values(&self.matched.headers).map(|(name, value)| format!("{name}: {value}")).collect();
         lines.join("\n")
     }
 
@@ -61,21 +61,21 @@ impl<'m> SampleRequest<'m> {
 
 impl Fields for SampleRequest<'_> {
     fn first(&self, name: &str) -> Option<&[u8]> {
-        value(&self.of.headers, name)
+        value(&self.matched.headers, name)
     }
 
     fn cookie(&self, name: &str) -> Option<&[u8]> {
-        value(&self.of.cookies, name)
+        value(&self.matched.cookies, name)
     }
 }
 
-fn exact_values(of: &[NamedValueMatch]) -> impl Iterator<Item = (&str, &str)> {
-    of.iter().filter_map(|it| match &it.value {
+fn exact_values(matches: &[NamedValueMatch]) -> impl Iterator<Item = (&str, &str)> {
+    matches.iter().filter_map(|it| match &it.value {
         TextMatch::Exact(value) => Some((&*it.name, &**value)),
         TextMatch::Regex(_) => None,
     })
 }
 
-fn value<'m>(of: &'m [NamedValueMatch], name: &str) -> Option<&'m [u8]> {
-    exact_values(of).find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes())
+fn value<'m>(matches: &'m [NamedValueMatch], name: &str) -> Option<&'m [u8]> {
+    exact_values(matches).find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes())
 }

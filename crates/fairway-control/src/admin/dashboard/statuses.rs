@@ -82,7 +82,7 @@ fn row(object: &ObjectRef, status: &ObjectStatus) -> StatusRow {
         facts: Vec::new(),
         conditions: Vec::new(),
     };
-    match &status.own {
+    match &status.own_status {
         OwnStatus::Class(class) => row.add("", &class.conditions),
         OwnStatus::Gateway(gateway) => {
             let addresses = gateway.addresses.iter().map(|it| format!("{} {}", it.kind.name(), it.value));

@@ -99,7 +99,7 @@ fn a_new_transport_keeps_the_node_port_of_the_other() {
 
 #[test]
 fn a_port_with_http3_takes_both_transports() {
-    let of = |http3: &[u16]| {
+    let ports_for = |http3: &[u16]| {
         let (wanted, http3) = (wanted_gateway(&[80, 443]), http3.iter().copied().collect());
         let service = desired(&gateway(), &wanted, &listed(&wanted), &http3, ServiceType::LoadBalancer);
         let ports = service[0].service.spec.as_ref().unwrap().ports.clone().unwrap();
@@ -110,8 +110,8 @@ fn a_port_with_http3_takes_both_transports() {
     };
     let port = |name: &str, port, target| (name.to_owned(), port, IntOrString::Int(target));
     let (http, https) = (port("tcp-80", 80, 20_000), port("tcp-443", 443, 20_001));
-    assert_eq!(of(&[20_001, 20_099]), [http.clone(), https.clone(), port("udp-443", 443, 20_001)]);
-    assert_eq!(of(&[443]), [http, https], "the ports are those of the pods");
+    assert_eq!(ports_for(&[20_001, 20_099]), [http.clone(), https.clone(), port("udp-443", 443, 20_001)]);
+    assert_eq!(ports_for(&[443]), [http, https], "the ports are those of the pods");
 }
 
 #[test]

@@ -50,7 +50,7 @@ enum State {
         size: u64,
     },
     Data {
-        left: u64,
+        bytes_left: u64,
     },
     DataEnd {
         carriage_return: bool,
@@ -107,12 +107,12 @@ impl BodyReader {
             match self.state {
                 State::Done => return Ok((at, BodyPart::End)),
                 _ if at == input.len() => return Ok((at, BodyPart::NeedMore)),
-                State::Data { left } => {
+                State::Data { bytes_left: left } => {
                     let (data, rest) = split(&input[at..], left);
                     self.state = if rest == 0 {
                         State::DataEnd { carriage_return: false }
                     } else {
-                        State::Data { left: rest }
+                        State::Data { bytes_left: rest }
                     };
                     return Ok((at + data.len(), BodyPart::Data(data)));
                 }
@@ -135,7 +135,7 @@ impl BodyReader {
                 Ok(State::Extension { line: line + 1, size })
             }
             (State::SizeEnd { size: 0 }, b'\n') => Ok(State::Trailer),
-            (State::SizeEnd { size }, b'\n') => Ok(State::Data { left: size }),
+            (State::SizeEnd { size }, b'\n') => Ok(State::Data { bytes_left: size }),
             (State::DataEnd { carriage_return: false }, b'\r') => {
                 Ok(State::DataEnd { carriage_return: true })
             }

@@ -8,7 +8,7 @@ const LIMITS: BodyLimits = BodyLimits { chunk_line_bytes: 64, trailer_bytes: 64,
 
 struct Read {
     data: String,
-    rest: String,
+    unread: String,
     trailers: Vec<(String, String)>,
 }
 
@@ -32,7 +32,7 @@ fn read(framing: Framing, input: &str) -> Result<Read, Malformed> {
     }
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let trailers = reader.trailers().map(|(name, value)| (text(name), text(value))).collect();
-    Ok(Read { data: text(&data), rest: text(input), trailers })
+    Ok(Read { data: text(&data), unread: text(input), trailers })
 }
 
 fn chunked(input: &str) -> Result<String, Malformed> {
@@ -47,10 +47,10 @@ fn refused(input: &str, rule: Malformed) {
 #[test]
 fn a_body_ends_where_its_length_says() {
     let body = read(Framing::Length(3), "abcGET").unwrap();
-    assert_eq!((body.data.as_str(), body.rest.as_str()), ("abc", "GET"));
+    assert_eq!((body.data.as_str(), body.unread.as_str()), ("abc", "GET"));
     for framing in [Framing::None, Framing::Length(0)] {
         assert!(BodyReader::new(framing, LIMITS).is_done());
-        assert_eq!(read(framing, "GET").unwrap().rest, "GET");
+        assert_eq!(read(framing, "GET").unwrap().unread, "GET");
     }
     let mut reader = BodyReader::new(Framing::Length(5), LIMITS);
     assert_eq!(reader.next(b"ab"), Ok((2, BodyPart::Data(b"ab"))));
@@ -71,7 +71,7 @@ fn only_a_body_until_close_may_end_with_the_stream() {
 #[test]
 fn chunks_are_put_together_and_what_follows_is_left() {
     let body = read(Framing::Chunked, "3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\nGET").unwrap();
-    assert_eq!((body.data.as_str(), body.rest.as_str()), ("abc0123456789", "GET"));
+    assert_eq!((body.data.as_str(), body.unread.as_str()), ("abc0123456789", "GET"));
     assert_eq!(chunked("000a\r\n0123456789\r\n000\r\n\r\n").as_deref(), Ok("0123456789"));
 }
 
@@ -147,7 +147,7 @@ fn trailers_are_kept_when_they_may_be_forwarded() {
     let trailers: Vec<_> =
         body.trailers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(trailers, [("Grpc-Status", "0"), ("X-Sum", "a b"), ("Empty", "")]);
-    assert_eq!(body.rest, "GET");
+    assert_eq!(body.unread, "GET");
 }
 
 #[test]
@@ -207,9 +207,9 @@ fn a_trailer_section_is_strict_and_bounded() {
     refused(&format!("0\r\n{}\r\n", "Host: 890123456\r\n".repeat(4)), Malformed::TrailersTooLarge);
 }
 
-fn written(framing: Framing, pieces: &[&str]) -> Result<String, Malformed> {
+fn written(framing: Framing, chunks: &[&str]) -> Result<String, Malformed> {
     let (mut writer, mut out) = (BodyWriter::new(framing), Vec::new());
-    for piece in pieces {
+    for piece in chunks {
         writer.write(piece.as_bytes(), &mut out)?;
     }
     let trailers: [(&[u8], &[u8]); 4] =

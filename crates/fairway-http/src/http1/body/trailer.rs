@@ -51,7 +51,7 @@ pub(super) struct TrailerSection {
     /// Where the current line begins.
     line: usize,
     /// Bytes of the section so far, including dropped fields.
-    taken: u32,
+    bytes_taken: u32,
 }
 
 impl TrailerSection {
@@ -62,10 +62,10 @@ impl TrailerSection {
             return Err(Malformed::TrailerInvalid);
         }
         // The final empty line is not counted.
-        if self.taken >= limit.saturating_add(2) {
+        if self.bytes_taken >= limit.saturating_add(2) {
             return Err(Malformed::TrailersTooLarge);
         }
-        self.taken += 1;
+        self.bytes_taken += 1;
         if byte != b'\n' {
             self.bytes.push(byte);
             return Ok(false);

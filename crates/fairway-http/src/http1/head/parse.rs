@@ -134,10 +134,10 @@ impl HeadParser {
             return self.wait(head, text, limits);
         }
         let mut slots = [const { MaybeUninit::uninit() }; SLOTS];
-        let most = usize::from(limits.fields);
-        let mut taken = kind.take(head, text, limits, &mut slots[..most.min(SLOTS)]);
-        if matches!(taken, ParseAttempt::Refused(Error::TooManyHeaders)) && most > SLOTS {
-            let mut slots: Vec<_> = (0..most).map(|_| MaybeUninit::uninit()).collect();
+        let limit = usize::from(limits.fields);
+        let mut taken = kind.take(head, text, limits, &mut slots[..limit.min(SLOTS)]);
+        if matches!(taken, ParseAttempt::Refused(Error::TooManyHeaders)) && limit > SLOTS {
+            let mut slots: Vec<_> = (0..limit).map(|_| MaybeUninit::uninit()).collect();
             taken = kind.take(head, text, limits, &mut slots);
         }
         match taken {
@@ -251,7 +251,7 @@ fn take_response<'b>(
 /// Checks the limits of a complete head.
 #[inline]
 fn check_lines(text: &[u8], headers: &[Header<'_>], limits: &HeadLimits) -> Result<(), Malformed> {
-    let line_end = headers.first().map_or(text.len() - 2, |first| place(text, first.name.as_bytes()));
+    let line_end = headers.first().map_or(text.len() - 2, |first| offset_of(text, first.name.as_bytes()));
     if line_end > limits.line_bytes as usize + 2 {
         return Err(Malformed::StartLineTooLong);
     }
@@ -266,7 +266,7 @@ fn check_lines(text: &[u8], headers: &[Header<'_>], limits: &HeadLimits) -> Resu
 fn take_fields(head: &mut Head, text: &[u8], headers: &[Header<'_>]) -> ParseAttempt {
     let mut connection = 0;
     for header in headers {
-        let start = place(text, header.name.as_bytes());
+        let start = offset_of(text, header.name.as_bytes());
         if text[start - 2..start] != *b"\r\n" {
             return ParseAttempt::Malformed(Malformed::BareLineFeed);
         }
@@ -286,7 +286,7 @@ fn note(head: &mut Head, text: &[u8], start: usize, header: &Header<'_>) -> Know
     let name_end = start + header.name.len();
     let end = name_end + 2 + header.value.len();
     let canonical = text[name_end + 1] == b' '
-        && place(text, header.value) == name_end + 2
+        && offset_of(text, header.value) == name_end + 2
         && text.get(end..end + 2) == Some(b"\r\n");
     if !canonical {
         head.append(header.name.as_bytes(), header.value);
@@ -310,12 +310,12 @@ fn version(minor: u8) -> Version {
 
 /// The offset of a slice of `text` that httparse returned.
 #[inline]
-fn place(text: &[u8], piece: &[u8]) -> usize {
-    piece.as_ptr().addr() - text.as_ptr().addr()
+fn offset_of(text: &[u8], chunk: &[u8]) -> usize {
+    chunk.as_ptr().addr() - text.as_ptr().addr()
 }
 
 #[inline]
-fn span(text: &[u8], piece: &[u8]) -> Span {
-    let start = place(text, piece);
-    Span::new(start, start + piece.len())
+fn span(text: &[u8], chunk: &[u8]) -> Span {
+    let start = offset_of(text, chunk);
+    Span::new(start, start + chunk.len())
 }

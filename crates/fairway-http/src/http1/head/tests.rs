@@ -426,11 +426,11 @@ fn a_head_is_reused_without_growing() {
     let text = b"GET /abc HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n";
     let mut head = Head::new();
     HeadParser::new().request(&mut head, text, &LIMITS).unwrap();
-    let kept = head.kept_bytes();
+    let bytes = head.kept_bytes();
     for _ in 0..100 {
         HeadParser::new().request(&mut head, text, &LIMITS).unwrap();
     }
-    assert_eq!(head.kept_bytes(), kept);
+    assert_eq!(head.kept_bytes(), bytes);
 }
 
 #[test]

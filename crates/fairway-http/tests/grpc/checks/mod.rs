@@ -6,32 +6,32 @@ use fairway_http::grpc::{Decoder, Encoder, NotBase64};
 /// Any bytes as a body; the first one determines the split.
 pub(crate) fn grpc_web(input: &[u8]) {
     let Some((&cut, body)) = input.split_first() else { return };
-    let piece = usize::from(cut).max(1);
+    let chunk = usize::from(cut).max(1);
     let whole = decoded(body, body.len().max(1));
-    assert_eq!(decoded(body, piece), whole);
+    assert_eq!(decoded(body, chunk), whole);
     assert_eq!(decoded(body, 1), whole);
     assert_eq!(whole.clone().ok(), naive(body));
     if let Ok(bytes) = whole {
-        written(&bytes, piece);
+        written(&bytes, chunk);
     }
-    written(body, piece);
+    written(body, chunk);
 }
 
 /// Any bytes as messages: any split writes the same, and it decodes to the messages. A truncated frame leaves back less
 /// than a group.
-fn written(body: &[u8], piece: usize) {
-    let (text, between) = encoded(body, piece, true);
+fn written(body: &[u8], chunk: usize) {
+    let (text, between) = encoded(body, chunk, true);
     assert_eq!(encoded(body, body.len().max(1), true).0, text);
-    assert_eq!(encoded(body, piece, false).0, body);
-    let read = decoded(&text, piece).expect("what is written is base64");
+    assert_eq!(encoded(body, chunk, false).0, body);
+    let read = decoded(&text, chunk).expect("what is written is base64");
     assert!(body.starts_with(&read) && body.len() - read.len() < 3);
     assert_eq!(between, ends_with_a_frame(body));
     assert!(!between || read.len() == body.len(), "nothing of a whole frame waits");
 }
 
-fn encoded(body: &[u8], piece: usize, is_text: bool) -> (Vec<u8>, bool) {
+fn encoded(body: &[u8], chunk: usize, is_text: bool) -> (Vec<u8>, bool) {
     let (mut encoder, mut out) = (Encoder::new(is_text), Vec::new());
-    for piece in body.chunks(piece) {
+    for piece in body.chunks(chunk) {
         let before = out.len();
         let sink = |bytes: &[u8]| {
             out.extend_from_slice(bytes);
@@ -43,9 +43,9 @@ fn encoded(body: &[u8], piece: usize, is_text: bool) -> (Vec<u8>, bool) {
     (out, encoder.is_between_frames())
 }
 
-fn decoded(text: &[u8], piece: usize) -> Result<Vec<u8>, NotBase64> {
+fn decoded(text: &[u8], chunk: usize) -> Result<Vec<u8>, NotBase64> {
     let (mut decoder, mut out) = (Decoder::default(), Vec::new());
-    for piece in text.chunks(piece) {
+    for piece in text.chunks(chunk) {
         decoder.read::<NotBase64>(piece, |bytes| {
             out.extend_from_slice(bytes);
             Ok(())

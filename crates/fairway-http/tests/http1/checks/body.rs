@@ -27,10 +27,10 @@ pub(crate) fn chunked(input: &[u8]) {
     assert_eq!(strict(&input[..body.consumed]), Some(body.data), "another reader understands the same");
 }
 
-fn read(input: &[u8], piece: usize, limits: BodyLimits) -> Result<Body, Malformed> {
+fn read(input: &[u8], chunk: usize, limits: BodyLimits) -> Result<Body, Malformed> {
     let mut reader = BodyReader::new(Framing::Chunked, limits);
     let (mut data, mut consumed) = (Vec::new(), 0);
-    for piece in input.chunks(piece) {
+    for piece in input.chunks(chunk) {
         let mut rest = piece;
         while !rest.is_empty() && !reader.is_done() {
             let (taken, part) = reader.next(rest)?;

@@ -23,6 +23,7 @@ use fairway_password::InvalidHash;
 use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, needless, supported};
 use crate::ingress::annotations::snippets;
 use crate::ingress::annotations::upstream;
+use crate::ingress::auth_cache;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
@@ -30,7 +31,6 @@ use crate::ingress::external_auth::{
     AuthRequest, AuthValues, InvalidValue, is_header_name, is_hop_header, template_value,
 };
 use crate::ingress::identity;
-use crate::ingress::kept_answers;
 use crate::ingress::reader::{Annotations, Reader};
 
 /// The family.
@@ -71,7 +71,7 @@ fn refer(annotations: &Annotations<'_>, referenced: &mut ReferencedObjects) {
     referenced.secrets.extend(named_object(annotations, "auth-secret"));
     referenced.config_maps.extend(header_config_map(annotations));
     let url = annotations.value("auth-url").and_then(|url| ServiceUrl::parse(url).ok());
-    if let Some(ServiceUrl { place: UrlDestination::Host(host), .. }) = url {
+    if let Some(ServiceUrl { destination: UrlDestination::Host(host), .. }) = url {
         referenced.services.extend(host.service());
         referenced.addresses.extend(host.address());
     }
@@ -219,7 +219,7 @@ fn report_unusable(reader: &mut Reader<'_>, key: &ObjectKey, unusable: &[Unusabl
         InvalidHash::Unknown => "has no known format",
         InvalidHash::TooSlow => "costs more to verify than is allowed",
     };
-    let problem = format!("Secret {key}: {} {what}", UnusableHash::places(unusable));
+    let problem = format!("Secret {key}: {} {what}", UnusableHash::format_locations(unusable));
     let found = Diagnostic::new(Severity::Warning, "unusable-password", reader.at("auth-secret"));
     reader.report(found.because(problem, "no password lets that user in"));
 }
@@ -271,9 +271,9 @@ fn uses_global_auth(reader: &mut Reader<'_>) -> Result<bool, Closed> {
 fn auth_cache(reader: &mut Reader<'_>) -> Result<Option<AuthCache>, Closed> {
     let (name, duration) = ("auth-cache-key", "auth-cache-duration");
     // ingress-nginx closes the paths for it, with or without a key.
-    let times = kept_answers::cache_times(reader.value(duration).unwrap_or_default())
+    let times = auth_cache::cache_times(reader.value(duration).unwrap_or_default())
         .map_err(|problem| Closed::invalid(reader, duration, problem))?;
-    match kept_answers::key(reader.value(name).unwrap_or_default()) {
+    match auth_cache::key(reader.value(name).unwrap_or_default()) {
         Ok(key) => Ok(key.map(|key| AuthCache { key, times })),
         Err(problem) => {
             reader.invalid(name, problem, "the service is asked about each request");

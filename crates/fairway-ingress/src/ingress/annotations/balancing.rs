@@ -89,7 +89,7 @@ fn traffic(reader: &mut Reader<'_>) -> Option<Arc<BackendTraffic>> {
         in_flight: limits.in_flight,
         ..BackendTraffic::default()
     }
-    .kept()
+    .if_not_empty()
 }
 
 fn limits(spec: &BackendLimits) -> Result<Limits, InvalidField> {

@@ -2,9 +2,9 @@
 
 use crate::ingress::annotations::family::Family;
 use crate::ingress::annotations::{
-    access, answers, authentication, balancing, buffering, canary, client_certificates, cors, errors,
-    firewall, headers, limits, mirror, observability, rate_limits, redirect, retries, rewrite, server,
-    session, snippets, upstream,
+    access, authentication, balancing, buffering, canary, client_certificates, cors, errors, firewall,
+    headers, limits, mirror, observability, rate_limits, redirect, response_headers, retries, rewrite,
+    server, session, snippets, upstream,
 };
 
 /// All families.
@@ -22,7 +22,7 @@ pub(crate) static FAMILIES: &[Family] = &[
     limits::FAMILY,
     retries::FAMILY,
     buffering::FAMILY,
-    answers::FAMILY,
+    response_headers::FAMILY,
     errors::FAMILY,
     balancing::FAMILY,
     session::FAMILY,

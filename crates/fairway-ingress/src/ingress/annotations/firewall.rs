@@ -68,11 +68,11 @@ fn read(
 
 /// Closes paths that ask for a firewall without one.
 fn close_without_firewall(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<(), Closed> {
-    let asked = [ENABLE, CORE_RULES, SNIPPET].into_iter().filter(|name| {
+    let requested = [ENABLE, CORE_RULES, SNIPPET].into_iter().filter(|name| {
         reader.value(name).is_some_and(|value| !value.is_empty() && parse_bool(value) != Some(false))
     });
     let mut outcome = Ok(());
-    for name in asked.collect::<Vec<_>>() {
+    for name in requested.collect::<Vec<_>>() {
         let (severity, consequence) = match context.inputs.options.hosts.unsupported_protection {
             UnsupportedProtection::Ignored => {
                 (Severity::Warning, "the Ingress is served without it, as the flag says")

@@ -30,7 +30,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
         denominator: 1,
         max_body: if copies_bodies(reader) { u64::MAX } else { 0 },
         host: host(reader, &target),
-        target: target.asked,
+        target: target.target,
     };
     contributions.added.name_backend(backend, reader.at(name), BackendPurpose::Mirror);
     contributions.added.add(mirror);
@@ -52,7 +52,7 @@ const ANNOTATIONS: &[KnownAnnotation] = &[
 struct MirrorUrl {
     /// Its certificate is not verified, as in nginx.
     host: UrlHost,
-    asked: MirrorTarget,
+    target: MirrorTarget,
 }
 
 impl MirrorUrl {
@@ -75,12 +75,12 @@ impl MirrorUrl {
         if before.contains(['$', '#']) || !before.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong("has another variable than $request_uri at its end, or what no URL has"));
         }
-        let asked = match (before, has_variable) {
+        let requested = match (before, has_variable) {
             ("", false) => MirrorTarget::Received("".into()),
             (before, true) => MirrorTarget::Received(before.into()),
             (path, false) => MirrorTarget::Fixed(path.into()),
         };
-        Ok(Self { host, asked })
+        Ok(Self { host, target: requested })
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
             let target = MirrorUrl::read(text).unwrap();
             let service = target.host.service().unwrap().to_string();
             assert_eq!((service.as_str(), target.host.port), ("lab/copy", port), "{text}");
-            assert_eq!(target.asked, asked, "{text}");
+            assert_eq!(target.target, asked, "{text}");
         }
     }
 

@@ -11,7 +11,6 @@ pub(crate) mod refusal;
 pub(crate) mod registry;
 
 mod access;
-mod answers;
 mod authentication;
 mod balancing;
 mod buffering;
@@ -26,6 +25,7 @@ mod mirror;
 mod observability;
 mod rate_limits;
 mod redirect;
+mod response_headers;
 mod retries;
 mod rewrite;
 mod server;

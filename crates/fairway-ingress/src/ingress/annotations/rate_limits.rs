@@ -15,7 +15,7 @@ use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supp
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
-use crate::ingress::own;
+use crate::ingress::fairway_annotations;
 use crate::ingress::reader::Reader;
 use crate::ingress::values::{Values, kibibytes, value};
 
@@ -68,7 +68,7 @@ fn limits(
     let name = "limit-connections";
     if let Some(most) = limit(reader, name)? {
         let status = context.defaults.limit_status.connections;
-        let limit = ConcurrencyLimit { policy: format!("{key}/{name}").into(), most, status, exempt };
+        let limit = ConcurrencyLimit { policy: format!("{key}/{name}").into(), max: most, status, exempt };
         contributions.added.add(Guard::ConcurrencyLimit(limit));
     }
     if let Some(rate) = response_rate(reader, &context.defaults.values) {
@@ -85,7 +85,11 @@ fn scope(reader: &mut Reader<'_>) -> Result<LimitScope, Closed> {
         Some("fleet") => Ok(LimitScope::Fleet),
         Some(other) => {
             let origin = reader.field_origin(&format!("metadata.annotations[\"{LIMIT_SCOPE}\"]"));
-            Err(own::invalid(reader, origin, format!("\"{other}\" is neither replica nor fleet")))
+            Err(fairway_annotations::invalid(
+                reader,
+                origin,
+                format!("\"{other}\" is neither replica nor fleet"),
+            ))
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::ingress::annotations::registry;
 use crate::ingress::compression::CompressionChoice;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
-use crate::ingress::own;
+use crate::ingress::fairway_annotations;
 use crate::ingress::reader::{Annotations, Reader};
 
 /// The contributions of all families.
@@ -24,7 +24,7 @@ pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> C
         }
     }
     contributions.compression = CompressionChoice::read(reader, &context.defaults.compression);
-    if let Err(closed) = own::contribute(reader, &mut contributions) {
+    if let Err(closed) = fairway_annotations::contribute(reader, &mut contributions) {
         contributions.closed = contributions.closed.or(Some(closed));
     }
     contributions

@@ -39,14 +39,14 @@ const ANNOTATIONS: &[KnownAnnotation] = &[
 /// Whether TLS is passed through.
 fn passthrough(reader: &mut Reader<'_>, options: &Options) -> bool {
     let name = "ssl-passthrough";
-    let asked = reader.switch(name, false);
+    let is_set = reader.switch(name, false);
     let is_off = !options.hosts.ssl_passthrough;
-    if asked && is_off {
+    if is_set && is_off {
         let found = Diagnostic::new(Severity::Warning, "passthrough-off", reader.at(name));
         let problem = "--enable-ssl-passthrough=false switches ssl-passthrough off";
         reader.report(found.because(problem, "TLS of its hosts ends at Fairway"));
     }
-    asked && !is_off
+    is_set && !is_off
 }
 
 /// Reads `server-alias`: names, `*.` for any number of labels, and `.name` for both, as in nginx's `server_name`.

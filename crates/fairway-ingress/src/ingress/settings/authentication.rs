@@ -8,10 +8,10 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
 use fairway_snippet::{AuthSnippet, Problem, auth_snippet, parse_directives};
 
+use crate::ingress::auth_cache;
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::external_auth::{AuthRequest, AuthValues, InvalidValue};
-use crate::ingress::kept_answers;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::snippets::conflicts;
 
@@ -48,7 +48,7 @@ impl GlobalAuth {
             }
             "snippet" => &mut self.snippet,
             "cache-key" => {
-                self.cache_key = kept_answers::key(value).map_err(|_| {
+                self.cache_key = auth_cache::key(value).map_err(|_| {
                     KeyProblem::Lost(
                         "it has another variable than those that work, or none that tells clients apart",
                         "the service is asked about each request",
@@ -57,7 +57,7 @@ impl GlobalAuth {
                 return Ok(());
             }
             "cache-duration" => {
-                let times = kept_answers::cache_times(value);
+                let times = auth_cache::cache_times(value);
                 self.cache_times = Some(times.map_err(|_| KeyProblem::NotA("list of statuses and a time"))?);
                 return Ok(());
             }
@@ -68,15 +68,15 @@ impl GlobalAuth {
     }
 
     fn auth_cache(&self) -> Option<AuthCache> {
-        let usual = || kept_answers::cache_times("").ok();
+        let usual = || auth_cache::cache_times("").ok();
         Some(AuthCache { key: self.cache_key.clone()?, times: self.cache_times.clone().or_else(usual)? })
     }
 
     fn snippet(&self, defaults: &Defaults) -> Result<AuthSnippet, String> {
-        let said = |problem: Problem| format!(", {problem}");
+        let suffix = |problem: Problem| format!(", {problem}");
         let directives =
-            parse_directives(SNIPPET, self.snippet.as_deref().unwrap_or_default()).map_err(said)?;
-        let snippet = auth_snippet(&directives, &defaults.snippets.http.maps).map_err(said)?;
+            parse_directives(SNIPPET, self.snippet.as_deref().unwrap_or_default()).map_err(suffix)?;
+        let snippet = auth_snippet(&directives, &defaults.snippets.http.maps).map_err(suffix)?;
         match conflicts::auth_snippet_conflict(&snippet, defaults) {
             Some(conflict) => Err(format!(" {conflict}")),
             None => Ok(snippet),

@@ -79,7 +79,7 @@ impl CodingKeys {
     fn set_level(&mut self, value: &str) -> Result<(), KeyProblem> {
         let coding = self.rule.coding;
         let level = value.parse().ok().and_then(|asked| compression::level(coding, asked));
-        let (level, limit) = level.ok_or(KeyProblem::NotA(compression::levels(coding).what))?;
+        let (level, limit) = level.ok_or(KeyProblem::NotA(compression::levels(coding).description))?;
         self.rule.level = level;
         match limit {
             Some(limit) => Err(KeyProblem::Lost(limit.problem, limit.consequence)),

@@ -55,12 +55,12 @@ pub(super) struct HeaderNameKeys {
     /// `enable-underscores-in-headers`.
     pub(super) underscores: bool,
     /// `ignore-invalid-headers` is false.
-    pub(super) any: bool,
+    pub(super) allows_any: bool,
 }
 
 impl HeaderNameKeys {
     fn resolve(&self) -> HeaderNames {
-        match (self.any, self.underscores) {
+        match (self.allows_any, self.underscores) {
             (true, _) => HeaderNames::Any,
             (false, true) => HeaderNames::Underscores,
             (false, false) => HeaderNames::Plain,

@@ -145,7 +145,7 @@ impl Forwarded {
                 } else {
                     warned("proxy-real-ip-cidr", problem, consequence)
                 };
-                (both(&key, flag), problem)
+                (intersection(&key, flag), problem)
             }
         };
         let everybody = covers_everyone(&ranges).then(|| match address_only {
@@ -194,7 +194,7 @@ fn is_within(range: &IpNet, ranges: &[IpNet]) -> bool {
 }
 
 /// The intersection of two lists of ranges.
-fn both(some: &[IpNet], others: &[IpNet]) -> Vec<IpNet> {
+fn intersection(some: &[IpNet], others: &[IpNet]) -> Vec<IpNet> {
     let inner = some.iter().filter(|range| is_within(range, others));
     let mut ranges: Vec<_> =
         inner.chain(others.iter().filter(|range| is_within(range, some))).copied().collect();

@@ -27,7 +27,7 @@ const NOT_ALL_NAMES: KeyProblem =
 /// The values as written.
 #[derive(Debug, Default)]
 pub(super) struct HeaderKeys {
-    answers: Option<ObjectKey>,
+    response_headers: Option<ObjectKey>,
     requests: Option<ObjectKey>,
     hidden: Vec<Arc<str>>,
 }
@@ -62,7 +62,7 @@ impl HeaderKeys {
     /// Reads one key; `None` for any other.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Option<Result<(), KeyProblem>> {
         let place = match name {
-            ADD_HEADERS_KEY => &mut self.answers,
+            ADD_HEADERS_KEY => &mut self.response_headers,
             SET_HEADERS_KEY => &mut self.requests,
             HIDE_HEADERS_KEY | "proxy-hide-headers" => return Some(self.hide(value)),
             _ => return None,
@@ -99,14 +99,15 @@ impl HeaderKeys {
         let mut fields = |map: Option<&ObjectKey>, whose: &HeaderMapKey| -> Arc<[HeaderTemplate]> {
             map.map(|map| read(resources, map, whose, at(whose.key), &mut found)).unwrap_or_default().into()
         };
-        let answers = fields(self.answers.as_ref(), &RESPONSE_HEADERS);
+        let responses = fields(self.response_headers.as_ref(), &RESPONSE_HEADERS);
         let requests = fields(self.requests.as_ref(), &REQUEST_HEADERS);
         let is_hsts = |field: &HeaderTemplate| field.name.eq_ignore_ascii_case("strict-transport-security");
-        if answers.iter().any(is_hsts) {
+        if responses.iter().any(is_hsts) {
             // nginx sets it after that of `hsts`.
             defaults.hsts = None;
         }
-        defaults.headers = GlobalHeaders { requests, answers, hidden: self.hidden.into() };
+        defaults.headers =
+            GlobalHeaders { requests, response_headers: responses, hidden: self.hidden.into() };
         found
     }
 }
@@ -199,7 +200,7 @@ mod tests {
         {
             let mut keys = HeaderKeys::default();
             assert_eq!(keys.read(ADD_HEADERS_KEY, value).unwrap().is_ok(), good, "{value}");
-            assert_eq!(keys.answers.is_some(), value == "edge/headers");
+            assert_eq!(keys.response_headers.is_some(), value == "edge/headers");
         }
         assert!(HeaderKeys::default().read("hsts", "true").is_none());
     }

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use crate::ingress::external_auth::is_hop_header;
 use crate::ingress::settings::draft::SettingsDraft;
 use crate::ingress::settings::forwarded::{AddressHeader, ForwardedSwitch};
-use crate::ingress::settings::needless;
+use crate::ingress::settings::ignored_keys;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::settings::tickets;
 
@@ -218,7 +218,9 @@ impl SettingsDraft<'_> {
             "relative-redirects" => defaults.https.redirects.relative = flag(value)?,
             "limit-req-status-code" => defaults.limit_status.rate = refusal_status(value)?,
             "limit-conn-status-code" => defaults.limit_status.connections = refusal_status(value)?,
-            "no-tls-redirect-locations" => defaults.https.never = list(value).map(Arc::from).collect(),
+            "no-tls-redirect-locations" => {
+                defaults.https.never_redirected = list(value).map(Arc::from).collect();
+            }
             "hsts" => self.hsts.is_sent = flag(value)?,
             "hsts-max-age" => self.hsts.max_age = number(value)?,
             "hsts-include-subdomains" => self.hsts.include_subdomains = flag(value)?,
@@ -235,7 +237,7 @@ impl SettingsDraft<'_> {
             }
             "ssl-reject-handshake" => self.settings.downstream.reject_unknown_names = flag(value)?,
             "enable-underscores-in-headers" => self.header_names.underscores = flag(value)?,
-            "ignore-invalid-headers" => self.header_names.any = !flag(value)?,
+            "ignore-invalid-headers" => self.header_names.allows_any = !flag(value)?,
             "compute-full-forwarded-for"
             | "use-forwarded-headers"
             | "proxy-real-ip-cidr"
@@ -288,7 +290,7 @@ impl SettingsDraft<'_> {
         }
         let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
         let taken = taken.or_else(|| self.firewall.read(name, value, self.options.firewall.is_some()));
-        taken.unwrap_or_else(|| needless::check_ignored(name, value))
+        taken.unwrap_or_else(|| ignored_keys::check_ignored(name, value))
     }
 
     /// Keys for proxies in front of this one.
@@ -339,8 +341,8 @@ impl SettingsDraft<'_> {
     /// `ssl-protocols`.
     fn versions(&mut self, value: &str) -> Result<(), KeyProblem> {
         const OLD_VERSIONS: [&str; 4] = ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1"];
-        let asked = value.split([' ', ',']).filter(|word| !word.is_empty());
-        let (old, others): (Vec<&str>, Vec<&str>) = asked.partition(|word| OLD_VERSIONS.contains(word));
+        let protocols = value.split([' ', ',']).filter(|word| !word.is_empty());
+        let (old, others): (Vec<&str>, Vec<&str>) = protocols.partition(|word| OLD_VERSIONS.contains(word));
         if others.iter().any(|word| !matches!(*word, "TLSv1.2" | "TLSv1.3")) {
             return Err(KeyProblem::NotA("a list of TLSv1.2 and TLSv1.3"));
         }

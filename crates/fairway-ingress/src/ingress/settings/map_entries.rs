@@ -45,7 +45,7 @@ impl MapKeys {
 
     /// The blocked clients, and the targets that are not logged.
     pub(super) fn resolve(self) -> (Option<Arc<BlockedClients>>, Arc<[ValueTest]>) {
-        (self.blocked.kept(), self.unlogged.into())
+        (self.blocked.if_not_empty(), self.unlogged.into())
     }
 }
 

@@ -275,15 +275,15 @@ mod tests {
     fn settled(keys: &[(&str, &str)]) -> (Settings, TracingDefaults, Vec<String>) {
         let mut read = TracingKeys::default();
         let (mut settings, mut defaults) = (Settings::default(), TracingDefaults::default());
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         for (name, value) in keys {
             if read.read(name, value).expect("a key about traces").is_err() {
-                said.push((*name).to_owned());
+                messages.push((*name).to_owned());
             }
         }
         let found = read.apply(&mut settings, &mut defaults, |_| Origin::default());
-        said.extend(found.into_iter().map(|found| format!("{}; {}", found.problem, found.consequence)));
-        (settings, defaults, said)
+        messages.extend(found.into_iter().map(|found| format!("{}; {}", found.problem, found.consequence)));
+        (settings, defaults, messages)
     }
 
     #[test]
@@ -313,24 +313,32 @@ mod tests {
 
     #[test]
     fn a_ratio_belongs_to_one_sampler() {
-        let of = |keys: &[(&str, &str)]| {
+        let settings_for = |keys: &[(&str, &str)]| {
             let (_, defaults, said) = settled(keys);
             (defaults.traced.ratio, said.len())
         };
         let percent = SampleRatio::new(DEFAULT_RATIO).unwrap();
         let (sampler, ratio) = ("otel-sampler", "otel-sampler-ratio");
-        assert_eq!(of(&[(sampler, "TraceIdRatioBased")]), (percent, 0));
+        assert_eq!(settings_for(&[(sampler, "TraceIdRatioBased")]), (percent, 0));
         assert_eq!(
-            of(&[(sampler, "TraceIdRatioBased"), (ratio, "0.5")]),
+            settings_for(&[(sampler, "TraceIdRatioBased"), (ratio, "0.5")]),
             (SampleRatio::new(0.5).unwrap(), 0)
         );
-        assert_eq!(of(&[(sampler, "AlwaysOn"), (ratio, "1.0")]), (SampleRatio::ALL, 0), "nothing is lost");
-        assert_eq!(of(&[(ratio, "0.5")]), (SampleRatio::ALL, 1));
-        assert_eq!(of(&[(sampler, "AlwaysOff"), (ratio, "0.5")]), (SampleRatio::NONE, 1));
+        assert_eq!(
+            settings_for(&[(sampler, "AlwaysOn"), (ratio, "1.0")]),
+            (SampleRatio::ALL, 0),
+            "nothing is lost"
+        );
+        assert_eq!(settings_for(&[(ratio, "0.5")]), (SampleRatio::ALL, 1));
+        assert_eq!(settings_for(&[(sampler, "AlwaysOff"), (ratio, "0.5")]), (SampleRatio::NONE, 1));
         for wrong in ["1.1", "-1", "NaN", "50%", ""] {
-            assert_eq!(of(&[(sampler, "TraceIdRatioBased"), (ratio, wrong)]), (percent, 1), "{wrong}");
+            assert_eq!(
+                settings_for(&[(sampler, "TraceIdRatioBased"), (ratio, wrong)]),
+                (percent, 1),
+                "{wrong}"
+            );
         }
-        assert_eq!(of(&[(sampler, "alwayson")]), (SampleRatio::ALL, 1));
+        assert_eq!(settings_for(&[(sampler, "alwayson")]), (SampleRatio::ALL, 1));
     }
 
     #[test]

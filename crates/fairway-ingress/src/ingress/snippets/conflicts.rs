@@ -104,7 +104,7 @@ pub(crate) fn conflict_with_annotations(
 fn conflict_with_phases(uses: &HeaderUses, added: &AddedPhases) -> Option<String> {
     let is_of_cors = |name: &String| name.starts_with("access-control-");
     if added.has(GuardStage::Preflight)
-        && (uses.reads.contains("origin") || uses.answers.iter().any(is_of_cors))
+        && (uses.reads.contains("origin") || uses.responses.iter().any(is_of_cors))
     {
         return Some("has Origin or Access-Control-*, which enable-cors changes".to_owned());
     }
@@ -141,7 +141,7 @@ fn conflict_with_phases(uses: &HeaderUses, added: &AddedPhases) -> Option<String
             return Some(format!("has {name}, which auth-response-headers sets, too"));
         }
     }
-    let written = added.response_header_names().find(|name| uses.answers.contains(name));
+    let written = added.response_header_names().find(|name| uses.responses.contains(name));
     written.map(|name| format!("has {name}, which an annotation sets, too"))
 }
 
@@ -208,7 +208,7 @@ fn conflict_with_responses(snippet: &PathSnippet, contributions: &Contributions)
     }
     let statuses = &contributions.errors.statuses;
     let is_replaced = responds().any(|respond| statuses.contains(&respond.status));
-    let replaces_headers = !statuses.is_empty() && !snippet.uses.answers.is_empty();
+    let replaces_headers = !statuses.is_empty() && !snippet.uses.responses.is_empty();
     (is_replaced || replaces_headers)
         .then(|| "has headers or statuses of responses that custom-http-errors replaces".to_owned())
 }
@@ -246,9 +246,9 @@ fn conflict_with_path(host: &HostSnippet, location: &Location, owner: &Arc<Serve
     let (uses, added) = (&host.uses, &owner.contributions.added);
     let asks = added.external_auth().is_some();
     if host.reads_target && (asks || added.mirrors()) {
-        let asked = if asks { "auth-url" } else { "mirror-target" };
+        let conflicting = if asks { "auth-url" } else { "mirror-target" };
         return Some(format!(
-            "depends on the path or the query, and nginx asks again for {asked}, with others"
+            "depends on the path or the query, and nginx asks again for {conflicting}, with others"
         ));
     }
     if let Some(why) = conflict_with_phases(uses, added) {

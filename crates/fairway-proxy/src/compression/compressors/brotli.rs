@@ -4,7 +4,7 @@ use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
 use fairway_connection::sides::Failure;
 
-use super::pieces::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
+use super::chunk_sizes::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
 use crate::body_step::{BodyStep, Sink};
 
 /// The highest quality. Beyond it a compressor takes 12 MB or more, and works on 64 KiB for up to 70 ms, during which all
@@ -95,9 +95,9 @@ impl BodyStep for Brotli {
         0
     }
 
-    fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        self.is_dirty |= !piece.is_empty();
-        self.run(BrotliEncoderOperation::BROTLI_OPERATION_PROCESS, piece, sink)
+    fn write(&mut self, chunk: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+        self.is_dirty |= !chunk.is_empty();
+        self.run(BrotliEncoderOperation::BROTLI_OPERATION_PROCESS, chunk, sink)
     }
 
     fn pause(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {

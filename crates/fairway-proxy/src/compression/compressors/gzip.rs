@@ -3,7 +3,7 @@
 use fairway_connection::sides::Failure;
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-use super::pieces::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
+use super::chunk_sizes::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
 use crate::body_step::{BodyStep, Sink};
 
 /// Bytes of a window that zlib reserves for lookahead (`MIN_LOOKAHEAD`). A window that holds a whole body must be
@@ -77,9 +77,9 @@ impl BodyStep for Gzip {
         0
     }
 
-    fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        self.is_dirty |= !piece.is_empty();
-        self.compress(piece, FlushCompress::None, sink)
+    fn write(&mut self, chunk: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+        self.is_dirty |= !chunk.is_empty();
+        self.compress(chunk, FlushCompress::None, sink)
     }
 
     fn pause(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {

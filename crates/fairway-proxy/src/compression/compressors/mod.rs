@@ -2,8 +2,8 @@
 //! amount of memory, and of time per piece. They know nothing of heads; a fuzz target builds this folder alone.
 
 mod brotli;
+mod chunk_sizes;
 mod gzip;
-mod pieces;
 mod zstd;
 
 use fairway_model::{CodingRule, ContentCoding};
@@ -14,7 +14,7 @@ use self::zstd::Zstd;
 use crate::body_step::BodyStep;
 
 #[cfg(test)]
-pub(super) use self::pieces::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
+pub(super) use self::chunk_sizes::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
 
 /// The maximum memory of the compressor of a rule, in bytes.
 pub(super) fn max_bytes(rule: &CodingRule) -> u64 {

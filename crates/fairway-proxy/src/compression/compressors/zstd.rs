@@ -4,7 +4,7 @@ use fairway_connection::sides::Failure;
 use zstd_safe::zstd_sys::ZSTD_EndDirective as Directive;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-use super::pieces::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
+use super::chunk_sizes::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
 use crate::body_step::{BodyStep, Sink};
 
 /// 64 KiB, which is also the maximum compressed at once. With 128 KiB, bodies would be 4% smaller, a compressor would take
@@ -54,13 +54,13 @@ impl Zstd {
             let mut into = OutBuffer::around(&mut output[..]);
             let left =
                 self.state.compress_stream2(&mut into, &mut from, directive).map_err(|_| Failure::Closed)?;
-            let made = into.pos();
-            if made > 0 {
-                sink(&output[..made])?;
+            let written = into.pos();
+            if written > 0 {
+                sink(&output[..written])?;
             }
             let is_done = match directive {
                 // It leaves room only if it has no more output.
-                Directive::ZSTD_e_continue => from.pos() == input.len() && made < OUTPUT_BUFFER_BYTES,
+                Directive::ZSTD_e_continue => from.pos() == input.len() && written < OUTPUT_BUFFER_BYTES,
                 Directive::ZSTD_e_flush | Directive::ZSTD_e_end => left == 0,
             };
             if is_done {
@@ -86,9 +86,9 @@ impl BodyStep for Zstd {
         0
     }
 
-    fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        self.is_dirty |= !piece.is_empty();
-        self.run(piece, Directive::ZSTD_e_continue, sink)
+    fn write(&mut self, chunk: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+        self.is_dirty |= !chunk.is_empty();
+        self.run(chunk, Directive::ZSTD_e_continue, sink)
     }
 
     fn pause(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
@@ -114,14 +114,14 @@ mod tests {
         for level in (0..=10).chain([u8::MAX]) {
             for length in [None, Some(body.len())] {
                 let mut step = Zstd::new(level, length.map(|length| length as u64)).unwrap();
-                let mut most = 0;
+                let mut limit = 0;
                 for piece in body.chunks(MAX_PIECE) {
                     step.write(piece, &mut |_| Ok(())).unwrap();
-                    most = most.max(step.state.sizeof() as u64);
+                    limit = limit.max(step.state.sizeof() as u64);
                 }
                 assert!(
-                    (MEMORY_BYTES / 10 * 9..=MEMORY_BYTES).contains(&most),
-                    "level {level}: {most} bytes"
+                    (MEMORY_BYTES / 10 * 9..=MEMORY_BYTES).contains(&limit),
+                    "level {level}: {limit} bytes"
                 );
             }
         }

@@ -59,7 +59,7 @@ pub(super) struct PipeState {
 #[derive(Default)]
 struct Released {
     head: Option<HeadChange>,
-    pieces: VecDeque<Vec<u8>>,
+    chunks: VecDeque<Vec<u8>>,
     bytes: usize,
     /// Set once the body is complete.
     trailers: Option<Trailers>,
@@ -72,20 +72,20 @@ impl Released {
             Event::Head(change) => self.head = Some(change),
             Event::Body(piece) => {
                 self.bytes += piece.len();
-                self.pieces.push_back(piece);
+                self.chunks.push_back(piece);
             }
             Event::End(trailers) => self.trailers = Some(trailers),
         }
     }
 
     fn next_piece(&mut self) -> Option<Vec<u8>> {
-        let piece = self.pieces.pop_front()?;
-        self.bytes -= piece.len();
-        Some(piece)
+        let chunk = self.chunks.pop_front()?;
+        self.bytes -= chunk.len();
+        Some(chunk)
     }
 
     fn is_complete(&self) -> bool {
-        self.trailers.is_some() && self.pieces.is_empty()
+        self.trailers.is_some() && self.chunks.is_empty()
     }
 }
 
@@ -180,8 +180,8 @@ impl PipeState {
         }
     }
 
-    fn write(&mut self, side: Side, piece: &[u8]) {
-        self.processor.write_body(side, piece);
+    fn write(&mut self, side: Side, chunk: &[u8]) {
+        self.processor.write_body(side, chunk);
         self.progress += 1;
         self.collect_released();
     }

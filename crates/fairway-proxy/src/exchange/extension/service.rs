@@ -35,10 +35,10 @@ pub(super) fn open<N: Network, D>(
     let shared = Rc::clone(shared);
     Ok(Box::pin(async move {
         let outer = Environment::for_rule(&worker, &adopted, &rule, intake.clone(), client);
-        let asked = Subrequest { rule: &rule, intake, client, buffers: &mut subrequest };
+        let service_request = Subrequest { rule: &rule, intake, client, buffers: &mut subrequest };
         let mut side =
             ServiceSide { shared: Rc::clone(&shared), is_grpc: false, status: None, is_over: false };
-        let run = subrequest::run(&outer, peer, asked, &mut side).await;
+        let run = subrequest::run(&outer, peer, service_request, &mut side).await;
         let status = side.status.filter(|_| run.is_ok() && side.is_grpc && side.is_over);
         shared.borrow_mut().service_closed(status);
     }))

@@ -13,10 +13,10 @@ use rustls_pki_types::UnixTime;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
+use super::borrow_queue::WantedShare;
 use super::limits::FleetLimits;
 use super::message::{ClientOfLimit, LendOutcome, LendRequest, MAX_CLIENTS_PER_REQUEST, Reply};
 use super::terms::borrowed_time;
-use super::wanted::WantedShare;
 use crate::tls::TicketGroup;
 
 /// The minimum interval between the starts of two rounds.
@@ -29,7 +29,7 @@ const MAX_LENDERS: usize = 50;
 /// Asks for the shares of clients whose requests were refused. There is one per process.
 pub struct Borrower {
     limits: FleetLimits,
-    wanted: mpsc::Receiver<WantedShare>,
+    wanted_shares: mpsc::Receiver<WantedShare>,
     clients: HashMap<ClientKey, WantingClient>,
     /// Identifies this process to other replicas.
     id: u64,
@@ -68,7 +68,7 @@ pub struct Round {
 /// A message for one replica.
 pub struct Message {
     /// The address at which the replica serves probes.
-    pub to: SocketAddr,
+    pub recipient: SocketAddr,
     /// The encrypted message.
     pub request: Vec<u8>,
     lender: Arc<str>,
@@ -83,7 +83,7 @@ impl Borrower {
         let wanted = limits.take_wanted_shares()?;
         Some(Self {
             limits,
-            wanted,
+            wanted_shares: wanted,
             clients: HashMap::new(),
             id: u64::from_be_bytes(id),
             number: 0,
@@ -95,7 +95,7 @@ impl Borrower {
     /// Waits for the next round.
     pub async fn next_round(&mut self) -> Round {
         loop {
-            while let Ok(wanted) = self.wanted.try_recv() {
+            while let Ok(wanted) = self.wanted_shares.try_recv() {
                 self.add(wanted);
             }
             let now = Instant::now();
@@ -109,7 +109,7 @@ impl Borrower {
             let due = due.map(|due| due.max(self.earliest_round));
             tokio::select! {
                 // The limits keep the sender.
-                wanted = self.wanted.recv() => wanted.into_iter().for_each(|wanted| self.add(wanted)),
+                wanted = self.wanted_shares.recv() => wanted.into_iter().for_each(|wanted| self.add(wanted)),
                 () = sleep_until(due.unwrap_or(now)), if due.is_some() => {}
             }
         }
@@ -125,10 +125,10 @@ impl Borrower {
         let replicas = shared.size.replicas();
         let is_due = |(key, client): (&ClientKey, &WantingClient)| (client.due <= now).then_some(*key);
         let due: Vec<_> = self.clients.iter().filter_map(is_due).collect();
-        let mut asked = Vec::new();
+        let mut due_clients = Vec::new();
         for key in due {
             let Some(client) = self.clients.get_mut(&key) else { continue };
-            let share = client.of_limit.whole.shared_by(replicas);
+            let share = client.of_limit.fleet_rate.shared_by(replicas);
             let is_used = || {
                 let since = now.checked_sub(share.interval).unwrap_or(now);
                 shared.counts.has_requested_since(key, since)
@@ -140,37 +140,37 @@ impl Borrower {
             };
             if !asks {
                 self.clients.remove(&key);
-                shared.wanted.forget(key);
+                shared.wanted_clients.forget(key);
             } else if shared.lender.is_reclaiming(key, now) {
                 (client.state, client.due) = (ClientState::Rests, now + RETRY_DELAY);
-            } else if asked.len() < MAX_CLIENTS_PER_REQUEST {
+            } else if due_clients.len() < MAX_CLIENTS_PER_REQUEST {
                 (client.state, client.due) = (ClientState::Rests, now + RETRY_DELAY);
-                asked.push(key);
+                due_clients.push(key);
             }
         }
-        if asked.is_empty() {
+        if due_clients.is_empty() {
             return None;
         }
         self.number += 1;
-        let messages = self.messages(&asked, replicas);
+        let messages = self.messages(&due_clients, replicas);
         (!messages.is_empty()).then_some(Round {
             messages,
             at: now,
             number: self.number,
             replicas,
-            clients: asked,
+            clients: due_clients,
         })
     }
 
-    fn messages(&mut self, asked: &[ClientKey], replicas: u32) -> Vec<Message> {
-        let clients = asked.iter().filter_map(|key| Some(self.clients.get(key)?.of_limit.clone()));
+    fn messages(&mut self, due_clients: &[ClientKey], replicas: u32) -> Vec<Message> {
+        let clients = due_clients.iter().filter_map(|key| Some(self.clients.get(key)?.of_limit.clone()));
         let ask =
             LendRequest { borrower: self.id, number: self.number, replicas, clients: clients.collect() }
                 .encode();
         let (members, wall) = (self.limits.members(), UnixTime::now().as_secs());
         let message = |(name, to): &(Arc<str>, SocketAddr)| {
             let ask = self.limits.0.keys.seal_shared(TicketGroup::lease("ask", name), wall, &ask)?;
-            Some(Message { to: *to, request: ask, lender: Arc::clone(name) })
+            Some(Message { recipient: *to, request: ask, lender: Arc::clone(name) })
         };
         let lenders = members.others.iter().take(MAX_LENDERS);
         let messages: Vec<_> = lenders.filter_map(message).collect();
@@ -186,10 +186,10 @@ impl Borrower {
     }
 
     /// Processes the responses to the messages of a round, in their order.
-    pub fn finish_round(&mut self, round: &Round, answers: &[Option<Vec<u8>>]) {
+    pub fn finish_round(&mut self, round: &Round, responses: &[Option<Vec<u8>>]) {
         let shared = &self.limits.0;
         let mut lenders = vec![0; round.clients.len()];
-        for (message, response) in round.messages.iter().zip(answers) {
+        for (message, response) in round.messages.iter().zip(responses) {
             let reply = response.as_deref().and_then(|response| self.read(round, message, response));
             let Some(reply) = reply else {
                 shared.figures.count_unanswered(round.clients.len());
@@ -203,7 +203,7 @@ impl Borrower {
         let now = Instant::now();
         for (key, lenders) in round.clients.iter().zip(lenders).filter(|(_, lenders)| *lenders > 0) {
             let Some(client) = self.clients.get_mut(key) else { continue };
-            let time = borrowed_time(client.of_limit.whole.shared_by(round.replicas));
+            let time = borrowed_time(client.of_limit.fleet_rate.shared_by(round.replicas));
             let sixteenths = 16 + LENT_SIXTEENTHS * lenders;
             if shared.counts.borrow(*key, sixteenths, round.replicas, round.at + time, now) {
                 (client.state, client.due) = (ClientState::Borrows, round.at + time * 2 / 3);

@@ -7,7 +7,7 @@ use super::message::LendOutcome;
 /// The counters of a process.
 #[derive(Default)]
 pub(super) struct LeaseCounters {
-    asked: [AtomicU64; LendOutcome::ALL.len()],
+    requested: [AtomicU64; LendOutcome::ALL.len()],
     unanswered: AtomicU64,
     answered: [AtomicU64; LendOutcome::ALL.len()],
     refused: [AtomicU64; RefusedMessage::ALL.len()],
@@ -50,7 +50,7 @@ impl RefusedMessage {
 /// The current counters, by label.
 pub(crate) struct LeaseFigures {
     /// Shares that this replica asked others for, by outcome.
-    pub(crate) asked: Vec<(&'static str, u64)>,
+    pub(crate) requested: Vec<(&'static str, u64)>,
     /// Shares that others asked this replica for, by outcome.
     pub(crate) answered: Vec<(&'static str, u64)>,
     /// Messages that got no response, by reason.
@@ -61,7 +61,7 @@ pub(crate) struct LeaseFigures {
 
 impl LeaseCounters {
     pub(super) fn count_request(&self, outcome: LendOutcome) {
-        self.asked[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        self.requested[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn count_unanswered(&self, shares: usize) {
@@ -82,13 +82,13 @@ impl LeaseCounters {
 
     pub(super) fn read(&self) -> LeaseFigures {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let outcomes = |of: &[AtomicU64]| {
-            LendOutcome::ALL.map(LendOutcome::label).into_iter().zip(of.iter().map(value)).collect()
+        let outcomes = |counts: &[AtomicU64]| {
+            LendOutcome::ALL.map(LendOutcome::label).into_iter().zip(counts.iter().map(value)).collect()
         };
-        let mut asked: Vec<_> = outcomes(&self.asked);
-        asked.push(("unanswered", value(&self.unanswered)));
+        let mut requested_shares: Vec<_> = outcomes(&self.requested);
+        requested_shares.push(("unanswered", value(&self.unanswered)));
         LeaseFigures {
-            asked,
+            requested: requested_shares,
             answered: outcomes(&self.answered),
             refused: RefusedMessage::ALL
                 .map(RefusedMessage::label)

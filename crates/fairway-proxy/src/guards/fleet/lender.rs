@@ -25,7 +25,7 @@ pub(super) struct Lender(Mutex<LeaseBook>);
 
 #[derive(Default)]
 struct LeaseBook {
-    lent: HashMap<ClientKey, LentShare>,
+    lent_shares: HashMap<ClientKey, LentShare>,
     borrowers: HashMap<u64, LastRequest>,
 }
 
@@ -60,7 +60,7 @@ impl Lender {
         }
         let mut book = self.lock();
         book.record_request(request, now)?;
-        book.lent.retain(|_, lent| now < lent.end + LEASE_MEMORY);
+        book.lent_shares.retain(|_, lent| now < lent.end + LEASE_MEMORY);
         if request.replicas != replicas {
             return Ok(vec![LendOutcome::OtherCount; request.clients.len()]);
         }
@@ -72,7 +72,7 @@ impl Lender {
     /// again for a while.
     pub(super) fn is_reclaiming(&self, key: ClientKey, now: Instant) -> bool {
         let mut book = self.lock();
-        let Some(lent) = book.lent.get_mut(&key).filter(|lent| now < lent.end) else { return false };
+        let Some(lent) = book.lent_shares.get_mut(&key).filter(|lent| now < lent.end) else { return false };
         lent.is_wanted_back = true;
         true
     }
@@ -106,22 +106,22 @@ impl LeaseBook {
         counts: &ClientCounts,
         now: Instant,
     ) -> LendOutcome {
-        let (rate, key) = (client.whole.shared_by(request.replicas), client.key(counts));
+        let (rate, key) = (client.fleet_rate.shared_by(request.replicas), client.key(counts));
         if !is_leased(rate) {
             return LendOutcome::InUse;
         }
-        let before = match self.lent.get(&key) {
+        let before = match self.lent_shares.get(&key) {
             Some(lent) if lent.is_wanted_back => return LendOutcome::Taken,
             Some(lent) if lent.borrower == request.borrower => Some(lent.payment),
             Some(lent) if now < lent.end => return LendOutcome::Taken,
             Some(_) => None,
-            None if self.lent.len() >= MAX_LENT => return LendOutcome::Full,
+            None if self.lent_shares.len() >= MAX_LENT => return LendOutcome::Full,
             None => None,
         };
         let end = now + lent_time(rate);
         let Some(payment) = counts.lend(key, rate, end, now, before) else { return LendOutcome::InUse };
         let lent = LentShare { borrower: request.borrower, payment, end, is_wanted_back: false };
-        self.lent.insert(key, lent);
+        self.lent_shares.insert(key, lent);
         LendOutcome::Lent
     }
 }

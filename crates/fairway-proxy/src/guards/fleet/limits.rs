@@ -11,12 +11,12 @@ use fairway_routing::PolicyId;
 use rustls_pki_types::UnixTime;
 use tokio::sync::mpsc;
 
+use super::borrow_queue::{NotNoted, WantedClients, WantedShare};
 use super::figures::{LeaseCounters, LeaseFigures, RefusedMessage};
 use super::lender::Lender;
 use super::message::{ClientName, ClientOfLimit, LendRequest, Reply};
 use super::size::FleetSize;
 use super::terms::is_leased;
-use super::wanted::{NotNoted, WantedClients, WantedShare};
 use crate::tls::{SessionTickets, TicketGroup};
 
 /// The maximum size of a message: 32 clients with long names.
@@ -34,7 +34,7 @@ pub(super) struct FleetState {
     members: RwLock<Arc<Members>>,
     /// Whether there are replicas to borrow from.
     has_others: AtomicBool,
-    pub(super) wanted: WantedClients,
+    pub(super) wanted_clients: WantedClients,
     /// Set until the borrower takes it.
     receiver: Mutex<Option<mpsc::Receiver<WantedShare>>>,
     pub(super) lender: Lender,
@@ -44,7 +44,7 @@ pub(super) struct FleetState {
 /// The ready replicas of the fleet.
 #[derive(Default)]
 pub(super) struct Members {
-    own: Arc<str>,
+    own_name: Arc<str>,
     pub(super) others: Vec<(Arc<str>, SocketAddr)>,
 }
 
@@ -65,7 +65,7 @@ impl FleetLimits {
             keys,
             members: RwLock::default(),
             has_others: AtomicBool::new(false),
-            wanted,
+            wanted_clients: wanted,
             receiver: Mutex::new(Some(receiver)),
             lender: Lender::default(),
             figures: LeaseCounters::default(),
@@ -81,7 +81,8 @@ impl FleetLimits {
     /// Sets the name of this replica, and the names and probe addresses of the other ready ones.
     pub fn set_members(&self, own: Arc<str>, others: Vec<(Arc<str>, SocketAddr)>) {
         self.0.has_others.store(!others.is_empty(), Ordering::Relaxed);
-        *self.0.members.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Members { own, others });
+        *self.0.members.write().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(Members { own_name: own, others });
     }
 
     /// The receiver of clients whose requests are refused, for the borrower; `None` after the first call.
@@ -105,7 +106,7 @@ impl FleetLimits {
         if request.len() > MAX_REQUEST_BYTES {
             return Err(RefusedMessage::Oversized);
         }
-        let own = Arc::clone(&self.members().own);
+        let own = Arc::clone(&self.members().own_name);
         let (made, request) =
             keys.open_shared(TicketGroup::lease("ask", &own), request).ok_or(RefusedMessage::Unsigned)?;
         let request = LendRequest::decode(&request).ok_or(RefusedMessage::Malformed)?;
@@ -128,7 +129,7 @@ impl FleetLimits {
     ) -> bool {
         let (counts, replicas) = (&self.0.counts, self.0.size.replicas());
         let share = whole.shared_by(replicas);
-        let asked = match identity {
+        let limited_client = match identity {
             // The client is identified without its address.
             Some(identity) => {
                 let address = Ipv4Addr::UNSPECIFIED.into();
@@ -136,10 +137,10 @@ impl FleetLimits {
             }
             None => counts.admit_shared(policy, address, share, replicas, now),
         };
-        let Err(key) = asked else { return true };
+        let Err(key) = limited_client else { return true };
         if self.0.has_others.load(Ordering::Relaxed) && is_leased(share) {
             self.queue_client(key, || {
-                Some(ClientOfLimit { policy, client: ClientName::new(address, identity)?, whole })
+                Some(ClientOfLimit { policy, client: ClientName::new(address, identity)?, fleet_rate: whole })
             });
         }
         false
@@ -147,7 +148,7 @@ impl FleetLimits {
 
     #[cold]
     fn queue_client(&self, key: ClientKey, client: impl FnOnce() -> Option<ClientOfLimit>) {
-        if self.0.wanted.request_share(key, client) == Err(NotNoted::Full) {
+        if self.0.wanted_clients.request_share(key, client) == Err(NotNoted::Full) {
             self.0.figures.count_dropped();
         }
     }

@@ -41,7 +41,7 @@ pub(super) struct ClientOfLimit {
     pub(super) policy: PolicyId,
     pub(super) client: ClientName,
     /// The rate for all replicas together.
-    pub(super) whole: RequestRate,
+    pub(super) fleet_rate: RequestRate,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl LendOutcome {
 
 impl PartialEq for ClientOfLimit {
     fn eq(&self, other: &Self) -> bool {
-        let all = |it: &Self| (it.policy, it.client.clone(), it.whole.interval, it.whole.burst);
+        let all = |it: &Self| (it.policy, it.client.clone(), it.fleet_rate.interval, it.fleet_rate.burst);
         all(self) == all(other)
     }
 }
@@ -110,7 +110,7 @@ impl ClientOfLimit {
 
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.policy.number().to_be_bytes());
-        for time in [self.whole.interval, self.whole.burst] {
+        for time in [self.fleet_rate.interval, self.fleet_rate.burst] {
             out.extend_from_slice(&nanos(time).to_be_bytes());
         }
         match &self.client {
@@ -142,7 +142,7 @@ impl ClientOfLimit {
             0 => ClientName::Identity([read_name(from)?, read_name(from)?]),
             _ => return None,
         };
-        (!interval.is_zero()).then_some(Self { policy, client, whole: RequestRate { interval, burst } })
+        (!interval.is_zero()).then_some(Self { policy, client, fleet_rate: RequestRate { interval, burst } })
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
 
     fn client(client: ClientName) -> ClientOfLimit {
         let whole = RequestRate { interval: Duration::from_nanos(33_333_333), burst: Duration::from_secs(2) };
-        ClientOfLimit { policy: PolicyId::from_name("p"), client, whole }
+        ClientOfLimit { policy: PolicyId::from_name("p"), client, fleet_rate: whole }
     }
 
     fn lend_request() -> LendRequest {

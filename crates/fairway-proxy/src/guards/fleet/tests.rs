@@ -33,7 +33,7 @@ fn lender(name: &str, keys: SessionTickets) -> FleetLimits {
 fn client(last: u8, interval: Duration) -> ClientOfLimit {
     let whole = RequestRate { interval, burst: Duration::ZERO };
     let client = ClientName::Address([192, 0, 2, last].into());
-    ClientOfLimit { policy: PolicyId::from_name("p"), client, whole }
+    ClientOfLimit { policy: PolicyId::from_name("p"), client, fleet_rate: whole }
 }
 
 fn lend_request_bytes(borrower: u64, number: u64, clients: &[ClientOfLimit]) -> Vec<u8> {
@@ -87,7 +87,7 @@ async fn nobody_but_a_replica_gets_an_answer_or_changes_a_count() {
         assert!(refused(&lender).contains(&(*reason, before + 1)), "{reason}: {:?}", refused(&lender));
     }
     assert!(lender.figures().answered.iter().all(|(_, count)| *count == 0));
-    let whole = clients[0].whole;
+    let whole = clients[0].fleet_rate;
     let asks = || lender.admits(PolicyId::from_name("p"), None, [192, 0, 2, 1].into(), whole, Instant::now());
     assert!(asks(), "the share is not lent");
     tokio::time::sleep(SECOND).await;
@@ -130,35 +130,35 @@ async fn a_share_is_lent_to_one_replica_at_a_time_while_its_client_does_not_need
     let lender = lender("a", keys.clone());
     let (fast, slow) = (client(1, SECOND / 10), client(2, SECOND * 6));
     let mut number = 0;
-    let mut said = |borrower: u64, clients: &[ClientOfLimit]| {
+    let mut lend = |borrower: u64, clients: &[ClientOfLimit]| {
         number += 1;
         outcomes(&lender, &keys, &lend_request_bytes(borrower, number, clients)).unwrap()
     };
     let clients = [fast.clone(), slow];
     assert_eq!(
-        said(7, &clients),
+        lend(7, &clients),
         [LendOutcome::Lent, LendOutcome::InUse],
         "shares of slow limits are not lent"
     );
-    assert_eq!(said(8, &clients[..1]), [LendOutcome::Taken]);
+    assert_eq!(lend(8, &clients[..1]), [LendOutcome::Taken]);
     tokio::time::sleep(SECOND * 2).await;
-    assert_eq!(said(7, &clients[..1]), [LendOutcome::Lent]);
+    assert_eq!(lend(7, &clients[..1]), [LendOutcome::Lent]);
     tokio::time::sleep(SECOND * 2).await;
-    assert_eq!(said(8, &clients[..1]), [LendOutcome::Taken], "it was renewed");
+    assert_eq!(lend(8, &clients[..1]), [LendOutcome::Taken], "it was renewed");
     // The client needs more than the rest of its share here.
     assert!(lender.0.lender.is_reclaiming(fast.key(lender.counts()), Instant::now()));
-    assert_eq!(said(7, &clients[..1]), [LendOutcome::Taken]);
+    assert_eq!(lend(7, &clients[..1]), [LendOutcome::Taken]);
     tokio::time::sleep(SECOND * 10).await;
-    assert_eq!(said(8, &clients[..1]), [LendOutcome::Taken], "it keeps it for a while");
+    assert_eq!(lend(8, &clients[..1]), [LendOutcome::Taken], "it keeps it for a while");
     tokio::time::sleep(SECOND * 2).await;
-    assert_eq!(said(8, &clients[..1]), [LendOutcome::Lent]);
+    assert_eq!(lend(8, &clients[..1]), [LendOutcome::Lent]);
     lender.size().set(4);
-    assert_eq!(said(9, &clients[..1]), [LendOutcome::OtherCount]);
+    assert_eq!(lend(9, &clients[..1]), [LendOutcome::OtherCount]);
     lender.size().set(3);
     let many: Vec<_> = (0..1_100_u32)
         .map(|it| ClientOfLimit { client: ClientName::Address(Ipv4Addr::from(it).into()), ..fast.clone() })
         .collect();
-    let all: Vec<_> = many.chunks(32).flat_map(|some| said(9, some)).collect();
-    let of = |wanted| all.iter().filter(|outcome| **outcome == wanted).count();
-    assert_eq!((of(LendOutcome::Lent), of(LendOutcome::Full)), (1_023, 77));
+    let all: Vec<_> = many.chunks(32).flat_map(|some| lend(9, some)).collect();
+    let count_of = |wanted| all.iter().filter(|outcome| **outcome == wanted).count();
+    assert_eq!((count_of(LendOutcome::Lent), count_of(LendOutcome::Full)), (1_023, 77));
 }

@@ -56,8 +56,8 @@ impl Forward for Rc<ScriptedForward> {
         self.log_event("begun");
     }
 
-    fn is_still_valid(&self, held: &SocketAddr) -> bool {
-        self.only_valid_endpoint.get().is_none_or(|only| only == *held)
+    fn is_still_valid(&self, address: &SocketAddr) -> bool {
+        self.only_valid_endpoint.get().is_none_or(|only| only == *address)
     }
 
     fn first_response(&self, _held: &SocketAddr, _took: Duration) {
@@ -244,8 +244,9 @@ async fn a_refusing_endpoint_is_replaced_at_the_next_datagram() {
         let refused = || stub.events.borrow().iter().any(|told| told.starts_with("ended: Unreachable"));
         wait_until("the refusal is noticed", refused).await;
         assert_eq!(request(&client, address, b"again").await, b"b:again");
-        let told = ["begun", "unreachable: ConnectionRefused", "ended: Unreachable 4 0", "begun", "answered"];
-        assert_eq!(*stub.events.borrow(), told);
+        let events =
+            ["begun", "unreachable: ConnectionRefused", "ended: Unreachable 4 0", "begun", "answered"];
+        assert_eq!(*stub.events.borrow(), events);
     })
     .await;
 }
@@ -272,7 +273,7 @@ async fn the_first_datagram_of_a_session_has_the_proxy_header() {
         let client = socket();
         let response = request(&client, address, b"skip first").await;
         let header = parse(&response).unwrap().unwrap();
-        assert_eq!((header.client, header.rest), (Some(addresses().source), b"first".to_vec()));
+        assert_eq!((header.client, header.remaining), (Some(addresses().source), b"first".to_vec()));
         assert_eq!(request(&client, address, b"skip second").await, b"skip second", "said once");
     })
     .await;
@@ -289,7 +290,7 @@ async fn a_session_starts_only_with_a_datagram_that_was_sent() {
         wait_until("it is dropped", || !stub.events.borrow().is_empty()).await;
         assert_eq!(*stub.events.borrow(), ["dropped: too_large"]);
         let header = parse(&request(&client, address, b"shorter").await).unwrap().unwrap();
-        assert_eq!((header.client, header.rest), (Some(addresses().source), b"shorter".to_vec()));
+        assert_eq!((header.client, header.remaining), (Some(addresses().source), b"shorter".to_vec()));
     })
     .await;
 }
@@ -305,7 +306,7 @@ async fn the_next_endpoint_gets_the_first_datagram_unchanged() {
         });
         let response = request(&socket(), address, b"skip first").await;
         let header = parse(&response).unwrap().unwrap();
-        assert_eq!((header.client, header.rest), (Some(addresses().source), b"first".to_vec()));
+        assert_eq!((header.client, header.remaining), (Some(addresses().source), b"first".to_vec()));
         assert!(stub.events.borrow()[0].starts_with("unreachable"), "{:?}", stub.events.borrow());
     })
     .await;
@@ -407,8 +408,8 @@ async fn a_session_is_woken_only_by_responses_and_refusals() {
         SockRef::from(&session.socket).send(b"lost").unwrap();
         task.await.unwrap();
         assert_eq!(polls.get(), 5);
-        let told = ["answered", "unreachable: ConnectionRefused", "ended: Unreachable 0 36"];
-        assert_eq!(*stub.events.borrow(), told);
+        let events = ["answered", "unreachable: ConnectionRefused", "ended: Unreachable 0 36"];
+        assert_eq!(*stub.events.borrow(), events);
     })
     .await;
 }

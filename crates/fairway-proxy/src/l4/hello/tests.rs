@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::checks::{self, ParsedName};
 use super::{HelloReader, NotClientHello};
 
-fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> ParsedName {
+fn read(chunks: &mut dyn Iterator<Item = &[u8]>) -> ParsedName {
     let mut reader = HelloReader::new();
-    for piece in pieces {
+    for piece in chunks {
         match reader.read(piece) {
             Ok(None) => {}
             Ok(Some(hello)) => return Ok(Some(hello.name.map(String::from))),
@@ -71,9 +71,9 @@ fn the_name_is_found_among_unknown_extensions() {
         hello(&[grease.clone(), large.clone(), server_name("Shop.Example.com"), (51, vec![1; 1_200])]);
     for size in [1, 5, 100, 16_384] {
         let input = records(&message, size);
-        let said =
+        let result =
             if input.len() > 32 * 1024 { Err(()) } else { Ok(Some(Some("shop.example.com".to_owned()))) };
-        assert_eq!(read_at_once(&input), said, "records of {size} bytes");
+        assert_eq!(read_at_once(&input), result, "records of {size} bytes");
         checks::client_hello(&input, read);
     }
     let without = records(&hello(&[grease, large]), 16_384);
@@ -150,8 +150,8 @@ proptest! {
     ) {
         let message = hello(&[&before[..], &[server_name(&name)]].concat());
         let mut input = records(&message, size);
-        let asked = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
-        prop_assert_eq!(read_at_once(&input), Ok(Some(Some(asked).filter(|name| !name.is_empty()))));
+        let expected = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
+        prop_assert_eq!(read_at_once(&input), Ok(Some(Some(expected).filter(|name| !name.is_empty()))));
         if let Some((at, byte)) = flipped {
             let at = at.index(input.len());
             input[at] = byte;

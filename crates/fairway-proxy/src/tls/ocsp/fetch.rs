@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use super::inquiry::OcspRequest;
+use super::request::OcspRequest;
 
 /// Response body limit in bytes.
 pub(super) const MAX_RESPONSE_BYTES: usize = 64 * 1024;

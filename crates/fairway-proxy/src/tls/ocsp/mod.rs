@@ -5,8 +5,8 @@
 
 mod counts;
 mod fetch;
-mod follow;
-mod inquiry;
+mod refresh;
+mod request;
 mod response;
 mod staple;
 #[cfg(test)]
@@ -25,8 +25,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use fetch::AddressRule;
-use follow::{StaplingShared, WatchedCertificate};
-use inquiry::OcspRequest;
+use refresh::{StaplingShared, WatchedCertificate};
+use request::OcspRequest;
 
 pub(crate) use staple::Staple;
 

@@ -5,7 +5,7 @@ use webpki::{EndEntityCert, KeyUsage, RawPublicKeyEntity, anchor_from_trusted_ce
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-use super::inquiry::{OcspRequest, key_hash};
+use super::request::{OcspRequest, key_hash};
 use crate::tls::der::{Value, Values};
 use crate::tls::signatures;
 

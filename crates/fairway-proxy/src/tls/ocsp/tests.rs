@@ -8,7 +8,7 @@ use fairway_testkit::{Authority, Backend, BackendResponse, Leaf, ScriptStep};
 use proptest::prelude::*;
 
 use super::fetch::{FetchError, FetchTimeouts, MAX_RESPONSE_BYTES, fetch};
-use super::inquiry::RequestError;
+use super::request::RequestError;
 use super::response::{ResponseError, Status, Verdict, verify};
 use super::*;
 
@@ -36,9 +36,9 @@ fn read(response: &[u8], inquiry: &OcspRequest) -> Result<Status, ResponseError>
 fn requests_need_a_responder_and_the_issuers_certificate() {
     let issuer = authority();
     let url = "http://ocsp.test/a?b";
-    let asked = inquiry(&issuer, url);
-    assert_eq!(asked.responder.to_string(), url);
-    assert!(!asked.must_staple);
+    let request = inquiry(&issuer, url);
+    assert_eq!(request.responder.to_string(), url);
+    assert!(!request.must_staple);
     assert!(request_for(&issuer.leaf(&["a.test"])).is_none());
     for url in [
         "https://ocsp.test/",
@@ -65,8 +65,8 @@ fn requests_need_a_responder_and_the_issuers_certificate() {
 #[test]
 fn responses_signed_by_the_issuer_are_accepted() {
     let issuer = authority();
-    let asked = inquiry(&issuer, "http://ocsp.test");
-    let request = asked.encode();
+    let ocsp_request = inquiry(&issuer, "http://ocsp.test");
+    let request = ocsp_request.encode();
     let good = OcspAnswer::good;
     for (answer, expected) in [
         (good(), Ok(Status::Good)),
@@ -79,20 +79,26 @@ fn responses_signed_by_the_issuer_are_accepted() {
         (OcspAnswer { this_update: 600, ..good() }, Err(ResponseError::NotYetValid)),
     ] {
         let response = issuer.ocsp_response(&request, &answer);
-        assert_eq!(read(&response, &asked), expected, "{answer:?}");
+        assert_eq!(read(&response, &ocsp_request), expected, "{answer:?}");
         let extended = [&response[..], &[0]].concat();
-        assert!(read(&extended, &asked).is_err(), "bytes behind it");
+        assert!(read(&extended, &ocsp_request).is_err(), "bytes behind it");
     }
-    assert_eq!(read(&unsuccessful(3), &asked), Err(ResponseError::Unsuccessful(3)));
+    assert_eq!(read(&unsuccessful(3), &ocsp_request), Err(ResponseError::Unsuccessful(3)));
     let stranger = authority().ocsp_response(&request, &good());
-    assert_eq!(read(&stranger, &asked), Err(ResponseError::Signature), "another key under the same name");
+    assert_eq!(
+        read(&stranger, &ocsp_request),
+        Err(ResponseError::Signature),
+        "another key under the same name"
+    );
 }
 
 #[test]
 fn a_delegated_responder_needs_a_certificate_of_the_issuer_for_that_purpose() {
     let issuer = authority();
-    let asked = inquiry(&issuer, "http://ocsp.test");
-    let say = |by: &DelegatedResponder| read(&by.respond(&asked.encode(), &OcspAnswer::good()), &asked);
+    let request = inquiry(&issuer, "http://ocsp.test");
+    let say = |responder: &DelegatedResponder| {
+        read(&responder.respond(&request.encode(), &OcspAnswer::good()), &request)
+    };
     assert_eq!(say(&DelegatedResponder::new(&issuer, "delegate", true)), Ok(Status::Good));
     let signature = Err(ResponseError::Signature);
     assert_eq!(say(&DelegatedResponder::new(&issuer, "delegate", false)), signature, "for no purpose");
@@ -108,14 +114,14 @@ fn a_delegated_responder_needs_a_certificate_of_the_issuer_for_that_purpose() {
 #[test]
 fn no_changed_signed_byte_is_accepted() {
     let issuer = authority();
-    let asked = inquiry(&issuer, "http://ocsp.test");
-    let response = issuer.ocsp_response(&asked.encode(), &OcspAnswer::good());
+    let request = inquiry(&issuer, "http://ocsp.test");
+    let response = issuer.ocsp_response(&request.encode(), &OcspAnswer::good());
     for at in 0..response.len() {
-        assert!(read(&response[..at], &asked).is_err(), "cut at {at}");
+        assert!(read(&response[..at], &request).is_err(), "cut at {at}");
         for flip in [1, 0x80] {
             let mut changed = response.clone();
             changed[at] ^= flip;
-            assert!(read(&changed, &asked).is_err(), "byte {at} by {flip}");
+            assert!(read(&changed, &request).is_err(), "byte {at} by {flip}");
         }
     }
 }
@@ -123,8 +129,8 @@ fn no_changed_signed_byte_is_accepted() {
 proptest! {
     #[test]
     fn arbitrary_bytes_are_rejected(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
-        let asked = inquiry(&authority(), "http://ocsp.test");
-        prop_assert!(read(&bytes, &asked).is_err());
+        let request = inquiry(&authority(), "http://ocsp.test");
+        prop_assert!(read(&bytes, &request).is_err());
     }
 
     #[test]
@@ -132,14 +138,14 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16),
     ) {
         let issuer = authority();
-        let asked = inquiry(&issuer, "http://ocsp.test");
+        let request = inquiry(&issuer, "http://ocsp.test");
         let delegate = DelegatedResponder::new(&issuer, "delegate", true);
-        let mut bytes = delegate.respond(&asked.encode(), &OcspAnswer::good());
+        let mut bytes = delegate.respond(&request.encode(), &OcspAnswer::good());
         for (at, byte) in changes {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        _ = read(&bytes, &asked);
+        _ = read(&bytes, &request);
     }
 }
 
@@ -160,22 +166,22 @@ fn a_response_is_stapled_until_it_expires() {
 
 async fn fetched(response: BackendResponse) -> Result<Vec<u8>, FetchError> {
     let responder = Backend::http(move |_| response.clone()).await;
-    let asked = inquiry(&authority(), &format!("http://{}/ocsp", responder.address()));
+    let ocsp_request = inquiry(&authority(), &format!("http://{}/ocsp", responder.address()));
     let anywhere = AddressRule(Arc::new(|_| Ok(())));
-    let body = fetch(&asked, &anywhere, TIMES).await.map(Vec::from);
+    let body = fetch(&ocsp_request, &anywhere, TIMES).await.map(Vec::from);
     let [request] = &responder.requests()[..] else { panic!("one request") };
     assert_eq!((&*request.method, &*request.target), ("POST", "/ocsp"));
     assert_eq!(request.header("Content-Type"), Some("application/ocsp-request"));
     assert_eq!(request.header("Host"), Some(&*responder.address().to_string()));
-    assert_eq!(request.body, asked.encode());
+    assert_eq!(request.body, ocsp_request.encode());
     body
 }
 
 #[tokio::test]
 async fn only_200_responses_of_limited_size_are_accepted() {
     assert_eq!(fetched(BackendResponse::ok(b"response")).await.unwrap(), b"response");
-    let most = vec![0; MAX_RESPONSE_BYTES];
-    assert_eq!(fetched(BackendResponse::ok(&most)).await.unwrap(), most);
+    let limit = vec![0; MAX_RESPONSE_BYTES];
+    assert_eq!(fetched(BackendResponse::ok(&limit)).await.unwrap(), limit);
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     assert_eq!(fetched(BackendResponse::ThenClose(chunked.into())).await.unwrap(), b"abc");
     for answer in [
@@ -194,10 +200,10 @@ async fn only_200_responses_of_limited_size_are_accepted() {
 #[tokio::test]
 async fn an_unresponsive_responder_times_out() {
     let silent = Backend::scripted([ScriptStep::ReadHead, ScriptStep::Wait]).await;
-    let asked = inquiry(&authority(), &format!("http://{}/", silent.address()));
+    let request = inquiry(&authority(), &format!("http://{}/", silent.address()));
     let anywhere = AddressRule(Arc::new(|_| Ok(())));
     let times = FetchTimeouts { total: Duration::from_millis(50), ..TIMES };
-    let error = fetch(&asked, &anywhere, times).await.unwrap_err();
+    let error = fetch(&request, &anywhere, times).await.unwrap_err();
     assert!(matches!(error, FetchError::Failed(_)), "{error}");
 }
 

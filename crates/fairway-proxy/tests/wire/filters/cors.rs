@@ -64,13 +64,13 @@ async fn other_answers_carry_the_headers_for_allowed_origins_only() {
 
 #[tokio::test]
 async fn what_an_endpoint_says_of_other_origins_is_replaced() {
-    let said = [
+    let requests = [
         ("Access-Control-Allow-Origin", "https://b.test"),
         ("access-control-max-age", "5"),
         ("access-control-allow-origin", "https://c.test"),
         ("Access-Control-Allow-Private-Network", "true"),
     ];
-    let backend = Backend::http(move |_| BackendResponse::with_headers(200, &said, "")).await;
+    let backend = Backend::http(move |_| BackendResponse::with_headers(200, &requests, "")).await;
     let exact = CorsOrigin::Exact("https://a.test".into());
     for (origin, answered) in [(CorsOrigin::Any, "*"), (exact, "https://a.test")] {
         let mut setup = Setup::to(&[backend.address()]);

@@ -254,18 +254,18 @@ async fn what_is_sent_twice_or_at_length_is_not_let_past_a_refusal() {
     ];
     let (backend, proxy) =
         start_with_filters(vec![Phases::from(Guard::Deny(Deny { status: 403, when }))]).await;
-    let of = |values: &[&str]| {
+    let headers_with = |values: &[&str]| {
         values.iter().fold(Request::get(HOST, "/"), |request, value| request.header("X-Kind", value))
     };
     let (longest, too_long) = ("x".repeat(8 * 1024), "x".repeat(8 * 1024 + 1));
     for (request, status) in [
-        (of(&["good", "bad"]), 403),
-        (of(&["bad", "good"]), 403),
-        (of(&["good", "better"]), 200),
-        (of(&["good, bad"]), 200),
-        (of(&[&longest]), 200),
-        (of(&[&too_long]), 403),
-        (of(&["good", &too_long]), 403),
+        (headers_with(&["good", "bad"]), 403),
+        (headers_with(&["bad", "good"]), 403),
+        (headers_with(&["good", "better"]), 200),
+        (headers_with(&["good, bad"]), 200),
+        (headers_with(&[&longest]), 200),
+        (headers_with(&[&too_long]), 403),
+        (headers_with(&["good", &too_long]), 403),
         (Request::get("bad", "/"), 403),
         (Request::get(HOST, "/?kind=good&kind=b%61d"), 403),
         (Request::get(HOST, "/?kind=good&other=bad"), 200),

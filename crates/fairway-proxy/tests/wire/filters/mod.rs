@@ -1,11 +1,11 @@
 //! Filters as a client and an endpoint see them; one file per phase. Has the shared backend and requests.
 
-mod answers;
 mod cors;
 mod guards;
 mod header_edits;
 mod nominated;
 mod request_edits;
+mod response_edits;
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use tokio::time::Instant;
 
 use super::traffic::{AFTER_REQUEST_METRICS, Rate, RouteName, Traffic};
-use crate::ask::Extent;
+use crate::admin_client::Extent;
 use crate::kubectl::fleet::{Fleet, Replica};
 
 /// One scrape of each replica.

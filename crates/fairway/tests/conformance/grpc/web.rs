@@ -33,7 +33,7 @@ async fn fairway(ingress: Ingress, endpoint: std::net::SocketAddr) -> (Fairway, 
     (fairway, manifests)
 }
 
-async fn ask(fairway: &Fairway, request: Request) -> RawResponse {
+async fn send_request(fairway: &Fairway, request: Request) -> RawResponse {
     let mut client = Client::connect(fairway.http).await.unwrap();
     let origin = request.header("Origin", "https://app.test").close();
     client.exchange(&origin).await.unwrap()
@@ -59,18 +59,18 @@ async fn a_browser_calls_a_grpc_backend_in_both_forms_with_the_annotations_of_co
         .header("Host", "a.test")
         .header("Access-Control-Request-Method", "POST")
         .header("Access-Control-Request-Headers", "content-type,x-grpc-web");
-    let response = ask(&proxy, preflight).await;
+    let response = send_request(&proxy, preflight).await;
     assert_eq!((response.status, response.body.len()), (204, 0));
     assert_eq!(response.header("access-control-allow-origin"), Some("https://app.test"));
     assert!(response.header("access-control-allow-headers").unwrap().contains("x-grpc-web"));
 
-    let response = ask(&proxy, call("application/grpc-web+proto", MESSAGE)).await;
+    let response = send_request(&proxy, call("application/grpc-web+proto", MESSAGE)).await;
     assert_eq!((response.status, response.header("content-type")), (200, Some("application/grpc-web+proto")));
     assert_eq!(response.body, [MESSAGE, TRAILERS].concat());
     assert_eq!(response.header("access-control-allow-origin"), Some("https://app.test"));
     assert_eq!(response.header("access-control-expose-headers"), Some("grpc-status,grpc-message"));
 
-    let response = ask(&proxy, call("application/grpc-web-text", MESSAGE_TEXT.as_bytes())).await;
+    let response = send_request(&proxy, call("application/grpc-web-text", MESSAGE_TEXT.as_bytes())).await;
     assert_eq!((response.status, response.header("content-type")), (200, Some("application/grpc-web-text")));
     // All in one chunk, or each in its own, with padding between them.
     let whole = "AAAAAAJhYoAAAAAkZ3JwYy1zdGF0dXM6IDANCmdycGMtbWVzc2FnZTogZmluZQ0K";
@@ -91,10 +91,10 @@ async fn other_requests_to_a_grpc_backend_and_grpc_web_to_other_backends_pass_as
     let (server, _its_manifests) = fairway(Ingress::new("a", "web"), backend.address()).await;
     let (proxy, _manifests) =
         fairway(Ingress::new("a", "web").annotation("backend-protocol", "GRPC"), server.http).await;
-    let response = ask(&proxy, call("application/json", b"{}")).await;
+    let response = send_request(&proxy, call("application/json", b"{}")).await;
     assert_eq!((response.header("content-type"), &response.body[..]), (Some("application/json"), &b"{}"[..]));
     // Directly to the Fairway without the annotation.
-    let response = ask(&server, call("application/grpc-web", MESSAGE)).await;
+    let response = send_request(&server, call("application/grpc-web", MESSAGE)).await;
     assert_eq!(
         (response.header("content-type"), &response.body[..]),
         (Some("application/grpc-web"), MESSAGE)
@@ -106,7 +106,7 @@ async fn a_browser_reads_in_the_body_why_a_grpc_backend_cannot_be_had() {
     let nobody = fairway_testkit::wait::free_address();
     let (proxy, _manifests) =
         fairway(Ingress::new("a", "web").annotation("backend-protocol", "GRPC"), nobody).await;
-    let response = ask(&proxy, call("application/grpc-web", MESSAGE)).await;
+    let response = send_request(&proxy, call("application/grpc-web", MESSAGE)).await;
     assert_eq!((response.status, response.header("content-type")), (200, Some("application/grpc-web")));
     let text = String::from_utf8_lossy(&response.body).into_owned();
     assert!(response.body[0] == 0x80 && text.contains("grpc-status: 14\r\n"), "{text}");

@@ -100,7 +100,7 @@ impl Input {
 pub(crate) struct Outcome {
     status: Option<u16>,
     closed: bool,
-    seen: Vec<String>,
+    received: Vec<String>,
     backend: Backend,
 }
 
@@ -118,17 +118,19 @@ impl Outcome {
     /// Describes the deviation from the expected result.
     fn wrong(&self, expected: Expected) -> Option<String> {
         let right = match expected {
-            Expected::Refused(status) => self.status == Some(status) && self.closed && self.seen.is_empty(),
-            Expected::Answered(status) => self.status == Some(status) && self.seen.is_empty(),
-            Expected::Waits => self.status.is_none() && !self.closed && self.seen.is_empty(),
-            Expected::Seen(seen) => self.seen == seen && self.backend == Backend::Agrees,
+            Expected::Refused(status) => {
+                self.status == Some(status) && self.closed && self.received.is_empty()
+            }
+            Expected::Answered(status) => self.status == Some(status) && self.received.is_empty(),
+            Expected::Waits => self.status.is_none() && !self.closed && self.received.is_empty(),
+            Expected::Seen(seen) => self.received == seen && self.backend == Backend::Agrees,
         };
         (!right || self.backend == Backend::Refused).then(|| self.in_words())
     }
 
     /// Whether no complete request was forwarded.
     fn is_refused(&self) -> bool {
-        self.seen.is_empty() && self.backend != Backend::Refused
+        self.received.is_empty() && self.backend != Backend::Refused
     }
 
     fn in_words(&self) -> String {
@@ -140,7 +142,7 @@ impl Outcome {
             Backend::Refused => ", the backend refused what came",
         };
         // Some targets have thousands of bytes.
-        let seen: Vec<String> = self.seen.iter().map(|seen| seen.chars().take(100).collect()).collect();
+        let seen: Vec<String> = self.received.iter().map(|seen| seen.chars().take(100).collect()).collect();
         format!("{status}{end}, seen {seen:?}{backend}")
     }
 }
@@ -149,7 +151,7 @@ impl Outcome {
 const MAX_TURNS: u64 = 5 * SILENT_TURNS;
 
 /// Sends one case to a proxy in front of `recorder`.
-async fn ask(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case) -> Outcome {
+async fn send_case(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case) -> Outcome {
     let (input, expected) = (case.input, case.expected);
     let (before, refused) = recorder.counts();
     let enough = |bytes: &[u8]| {
@@ -168,7 +170,7 @@ async fn ask(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case)
         false if differ => Backend::Differs,
         false => Backend::Agrees,
     };
-    Outcome { status: returned.status(), closed: returned.is_ended(), seen, backend }
+    Outcome { status: returned.status(), closed: returned.is_ended(), received: seen, backend }
 }
 
 #[tokio::test]
@@ -180,7 +182,7 @@ async fn every_rule_of_http1_is_kept_as_the_table_says() {
     let mut names = std::collections::BTreeSet::new();
     for case in all() {
         assert!(names.insert(case.name), "two cases are called {}", case.name);
-        let outcome = ask(&front, &recorder, &silence, case).await;
+        let outcome = send_case(&front, &recorder, &silence, case).await;
         if let Some(how) = outcome.wrong(case.expected) {
             wrong.push(format!("{} (RFC {}): {how}", case.name, case.section));
         }
@@ -196,7 +198,7 @@ pub(crate) async fn report(front: &Front, recorder: &Recorder) -> Value {
     let silence = Silence::Turns(Turns::for_address(front.http), MAX_TURNS);
     for case in all() {
         total += 1;
-        let outcome = ask(front, recorder, &silence, case).await;
+        let outcome = send_case(front, recorder, &silence, case).await;
         let wanted_seen = matches!(case.expected, Expected::Seen(_));
         let line = json!({"case": case.name, "section": case.section, "came": outcome.in_words()});
         match outcome.wrong(case.expected) {

@@ -60,6 +60,6 @@ pub(super) fn section(page: &mut String) {
 }
 
 fn counts(level: &Value) -> String {
-    let of = |name: &str| level["statistics"][name].as_u64().unwrap();
-    format!("{}, {}, {}", of("Passed"), of("Failed"), of("Skipped"))
+    let count_of = |name: &str| level["statistics"][name].as_u64().unwrap();
+    format!("{}, {}, {}", count_of("Passed"), count_of("Failed"), count_of("Skipped"))
 }

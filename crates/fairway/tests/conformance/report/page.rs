@@ -173,7 +173,7 @@ fn http1(page: &mut String, proxies: &[&Value]) {
     }
     if proxies.len() > 1 {
         page.push_str(HTTP1_PEERS);
-        let mut unknown = peers::taken(page, proxies);
+        let mut unknown = peers::accepted_by(page, proxies);
         unknown.extend(peers::otherwise(page, proxies));
         unexplained(page, &unknown);
     }

@@ -156,7 +156,7 @@ pub(super) fn http2(page: &mut String, proxy: &Value) -> Vec<String> {
 }
 
 /// Requests that peers forward and Fairway refuses, by group. Returns the cases that are in no group.
-pub(super) fn taken(page: &mut String, proxies: &[&Value]) -> Vec<String> {
+pub(super) fn accepted_by(page: &mut String, proxies: &[&Value]) -> Vec<String> {
     let peers: Vec<&&Value> = proxies.iter().skip(1).collect();
     let names: Vec<String> = peers.iter().map(|proxy| text(&proxy["name"])).collect();
     page.push('\n');

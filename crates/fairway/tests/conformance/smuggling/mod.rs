@@ -138,7 +138,8 @@ pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: 
         let silence = Silence::Turns(Arc::clone(&turns), SILENT_TURNS);
         under_way.push(tokio::spawn(async move {
             let last = format!("{}last", mark(number));
-            let enough = |came: &[u8]| came.windows(last.len()).any(|part| part == last.as_bytes());
+            let enough =
+                |is_complete: &[u8]| is_complete.windows(last.len()).any(|part| part == last.as_bytes());
             let returned = exchange(address, &bytes, &silence, enough).await;
             drop(permit);
             returned

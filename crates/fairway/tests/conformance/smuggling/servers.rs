@@ -162,7 +162,7 @@ async fn read(address: SocketAddr, stream: &[u8], turns: Arc<Turns>) -> (usize, 
     // After an upgrade nothing may be sent before its response.
     let last = reading.messages.iter().rev().nth(1).map_or(0, |message| message.end);
     let asks = stream[last..].to_ascii_lowercase().windows(10).any(|part| part == b"\r\nupgrade:");
-    let is_whole = reading.rest == Rest::Nothing && !asks;
+    let is_whole = reading.unread == Rest::Nothing && !asks;
     if is_whole {
         bytes.extend_from_slice(b"GET /the-end HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
         wanted.push("GET /the-end 0".to_owned());

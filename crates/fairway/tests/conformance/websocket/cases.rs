@@ -201,8 +201,8 @@ impl Cases {
         self.add("an empty last fragment", &[frame(TEXT, b"all"), frame(FIN, b"")]);
         let bytes: Vec<_> = (0..100).map(|at| frame(if at == 0 { TEXT } else { 0 }, b"f")).collect();
         self.add("a hundred fragments", &[bytes.concat(), frame(FIN, b"")]);
-        let piece = vec![7; 64 * 1024];
-        let large: Vec<_> = (0..16).map(|at| frame(if at == 0 { BINARY } else { 0 }, &piece)).collect();
+        let chunk = vec![7; 64 * 1024];
+        let large: Vec<_> = (0..16).map(|at| frame(if at == 0 { BINARY } else { 0 }, &chunk)).collect();
         self.add("a mebibyte in fragments", &[large.concat(), frame(FIN, b"")]);
     }
 

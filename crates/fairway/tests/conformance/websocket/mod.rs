@@ -49,7 +49,7 @@ struct Route {
 }
 
 /// Sends one case to the peer; the error is the reason why there was no WebSocket.
-async fn ask(route: Route, server: &mut Server, path: &str, case: &Case) -> Result<Outcome, String> {
+async fn send_case(route: Route, server: &mut Server, path: &str, case: &Case) -> Result<Outcome, String> {
     let Route { address, client, endpoint } = route;
     let work = async {
         let returned = match client {
@@ -139,8 +139,8 @@ async fn direct(server: &mut Server, cases: &[Case]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     let route = Route { address: server.address, client: Spoken::Http1, endpoint: Spoken::Http1 };
     for (number, case) in cases.iter().enumerate() {
-        let asked = ask(route, server, &format!("/direct/{number}"), case).await;
-        outcomes.push(asked.unwrap_or_else(|why| panic!("{}: {why}", case.name)));
+        let outcome = send_case(route, server, &format!("/direct/{number}"), case).await;
+        outcomes.push(outcome.unwrap_or_else(|why| panic!("{}: {why}", case.name)));
     }
     outcomes
 }
@@ -154,7 +154,7 @@ async fn differences(
 ) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (number, (case, expected)) in cases.iter().zip(direct).enumerate() {
-        match ask(route, server, &format!("/proxy/{number}"), case).await {
+        match send_case(route, server, &format!("/proxy/{number}"), case).await {
             Ok(outcome) if outcome == *expected => {}
             Ok(outcome) => {
                 let how = format!("{}, directly {}", outcome.in_words(), expected.in_words());
@@ -202,7 +202,7 @@ pub(crate) async fn report(front: impl AsyncFn(SocketAddr, Spoken) -> Option<Fro
         let Some(front) = front(server.address, endpoint).await else { continue };
         let route = Route { address: front.http, client, endpoint };
         let pairing = format!("{}->{}", client.name(), endpoint.name());
-        if let Err(why) = ask(route, &mut server, "/first", &cases[0]).await {
+        if let Err(why) = send_case(route, &mut server, "/first", &cases[0]).await {
             let why = why.lines().next().unwrap_or_default().to_owned();
             runs.push(json!({"pairing": pairing, "cases": cases.len(), "refused": why}));
             continue;

@@ -43,7 +43,7 @@ impl Server {
                     let mut builder = auto::Builder::new(TokioExecutor::new());
                     builder.http1().half_close(true);
                     builder.http2().enable_connect_protocol();
-                    let service = service_fn(move |request| std::future::ready(answer(request, &sender)));
+                    let service = service_fn(move |request| std::future::ready(respond(request, &sender)));
                     // The verdict says how the connection ended.
                     drop(builder.serve_connection_with_upgrades(TokioIo::new(socket), service).await);
                 });
@@ -53,12 +53,12 @@ impl Server {
     }
 }
 
-fn answer(
+fn respond(
     mut request: Request<Incoming>,
     sender: &UnboundedSender<Verdict>,
 ) -> Result<Response<String>, http::Error> {
     let (version, path) = (request.version(), request.uri().path().to_owned());
-    let answer = match request.version() {
+    let response = match request.version() {
         Version::HTTP_2 => {
             let protocol = request.extensions().get::<Protocol>();
             let asks =
@@ -80,7 +80,7 @@ fn answer(
         let verdict = judge(TokioIo::new(upgraded)).await;
         drop(sender.send((version, path, verdict)));
     });
-    answer.body(String::new())
+    response.body(String::new())
 }
 
 /// RFC 6455 §4.2.2, item 5.4.
@@ -92,15 +92,15 @@ pub(super) fn proof(key: &[u8]) -> String {
 /// Received bytes that have not been read, and bytes to be sent.
 #[derive(Default)]
 struct Memory {
-    came: Vec<u8>,
+    received: Vec<u8>,
     read: usize,
     is_ended: bool,
-    goes: Vec<u8>,
+    sent: Vec<u8>,
 }
 
 impl Read for Memory {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let rest = &self.came[self.read..];
+        let rest = &self.received[self.read..];
         if rest.is_empty() && !self.is_ended {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -113,7 +113,7 @@ impl Read for Memory {
 
 impl Write for Memory {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.goes.extend_from_slice(bytes);
+        self.sent.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -146,18 +146,18 @@ async fn judge(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Vec<String> {
             problems.push(error.to_string());
             refuse(&mut socket, &error);
             drop(socket.flush());
-            drop(stream.write_all(&std::mem::take(&mut socket.get_mut().goes)).await);
+            drop(stream.write_all(&std::mem::take(&mut socket.get_mut().sent)).await);
             break;
         }
         drop(socket.flush());
         let memory = socket.get_mut();
-        let goes = std::mem::take(&mut memory.goes);
+        let goes = std::mem::take(&mut memory.sent);
         if stream.write_all(&goes).await.is_err() || stream.flush().await.is_err() {
             problems.push("nobody takes anything".to_owned());
             break;
         }
-        memory.came.drain(..std::mem::take(&mut memory.read));
-        match stream.read_buf(&mut memory.came).await {
+        memory.received.drain(..std::mem::take(&mut memory.read));
+        match stream.read_buf(&mut memory.received).await {
             Ok(0) => memory.is_ended = true,
             Ok(_) => {}
             Err(_) => {

@@ -15,7 +15,7 @@ use crate::adapter::files::write;
 use crate::adapter::frame::Frame;
 use crate::adapter::notices::Notices;
 use crate::adapter::process::Process;
-use crate::adapter::words::Words;
+use crate::adapter::stderr_lines::Words;
 
 /// Caddy's default admin address, reachable only inside the pod. A Unix socket is not possible: version 2.6 removes it when
 /// it rejects a configuration.
@@ -62,7 +62,7 @@ impl Caddy {
         store(&frame, desired, ADMIN)?;
         let mut command = Command::new("caddy");
         let notices = Notices::listen(&frame.folder)?;
-        command.args(arguments(&frame)).envs(environment(&frame)).env(Notices::VARIABLE, notices.place());
+        command.args(arguments(&frame)).envs(environment(&frame)).env(Notices::VARIABLE, notices.path());
         let mut process = Process::spawn(command.stderr(Stdio::piped()))?;
         let mut words = Words::from_stderr(process.stderr().context("Caddy has no standard error")?, &[])?;
         // Caddy notifies when its initial configuration is in use, and also if that failed and it has none.
@@ -85,12 +85,12 @@ impl Caddy {
     /// The configuration is refused, and Caddy serves on with the one before.
     pub(crate) async fn apply(&mut self, desired: &DesiredState) -> anyhow::Result<()> {
         let configuration = render(&self.frame, desired, ADMIN).to_string();
-        let answer =
+        let response =
             tokio::time::timeout(CONFIGURATION_TIMEOUT, send_request("POST", "/load", &configuration))
                 .await
                 .context("Caddy has not taken the configuration within a minute; its log says why")?
                 .with_context(|| format!("speak with the admin API of Caddy at {ADMIN}"))?;
-        anyhow::ensure!(is_ok(&answer), "Caddy refuses the configuration: {}", answer.trim());
+        anyhow::ensure!(is_ok(&response), "Caddy refuses the configuration: {}", response.trim());
         Ok(())
     }
 
@@ -109,8 +109,8 @@ impl Caddy {
     }
 }
 
-fn is_ok(answer: &str) -> bool {
-    answer.starts_with("HTTP/1.1 200 ")
+fn is_ok(response: &str) -> bool {
+    response.starts_with("HTTP/1.1 200 ")
 }
 
 /// An order to the admin API, which checks the Host.

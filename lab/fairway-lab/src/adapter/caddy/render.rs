@@ -108,7 +108,7 @@ fn paths(path: &PathMatch) -> Vec<String> {
 
 fn handlers(frame: &Frame, desired: &DesiredState, action: &Action) -> Vec<Value> {
     match action {
-        Action::Redirect { to } => {
+        Action::Redirect { target: to } => {
             let mut redirect = status(302);
             redirect["headers"] = json!({ "Location": [to] });
             vec![redirect]

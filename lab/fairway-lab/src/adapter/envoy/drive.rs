@@ -16,7 +16,7 @@ use crate::adapter::desired::DesiredState;
 use crate::adapter::files::write_changed;
 use crate::adapter::frame::Frame;
 use crate::adapter::process::Process;
-use crate::adapter::words::Words;
+use crate::adapter::stderr_lines::Words;
 
 /// Timeout for starting.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,26 +46,29 @@ type Backends = BTreeMap<String, Vec<SocketAddr>>;
 /// Which clusters Envoy has.
 struct Clusters {
     /// The clusters of the latest desired state.
-    wanted: Backends,
+    wanted_backends: Backends,
     /// The clusters in its files: the current and the previous ones.
-    known: BTreeSet<String>,
+    known_clusters: BTreeSet<String>,
 }
 
 impl Clusters {
     fn from_desired(desired: &DesiredState) -> Self {
-        Self { wanted: desired.backends.clone(), known: desired.backends.keys().cloned().collect() }
+        Self {
+            wanted_backends: desired.backends.clone(),
+            known_clusters: desired.backends.keys().cloned().collect(),
+        }
     }
 
     /// The next contents of its files, and whether they add a cluster. A cluster that was only no longer used is not new:
     /// Envoy still has it and logs nothing when it is used again.
     fn next(&mut self, desired: &DesiredState) -> (DesiredState, bool) {
         let mut whole = desired.clone();
-        for (name, endpoints) in &self.wanted {
+        for (name, endpoints) in &self.wanted_backends {
             whole.backends.entry(name.clone()).or_insert_with(|| endpoints.clone());
         }
-        let has_new = whole.backends.keys().any(|name| !self.known.contains(name));
-        self.wanted.clone_from(&desired.backends);
-        self.known = whole.backends.keys().cloned().collect();
+        let has_new = whole.backends.keys().any(|name| !self.known_clusters.contains(name));
+        self.wanted_backends.clone_from(&desired.backends);
+        self.known_clusters = whole.backends.keys().cloned().collect();
         (whole, has_new)
     }
 }
@@ -114,8 +117,8 @@ impl Envoy {
             .context("Envoy does not serve after a minute; its log says why")??;
         let envoy = Self { process, words, frame, clusters: Clusters::from_desired(desired) };
         // The main thread responds once the workers are started, and then their sockets listen.
-        let answer = envoy.send_request("GET /ready").await.context("ask Envoy whether it is ready")?;
-        anyhow::ensure!(answer.contains("LIVE"), "Envoy is not ready: {}", answer.trim());
+        let response = envoy.send_request("GET /ready").await.context("ask Envoy whether it is ready")?;
+        anyhow::ensure!(response.contains("LIVE"), "Envoy is not ready: {}", response.trim());
         Ok(envoy)
     }
 
@@ -151,9 +154,9 @@ impl Envoy {
     pub(crate) async fn drain(&mut self) -> anyhow::Result<()> {
         self.send_request("POST /healthcheck/fail").await.context("tell Envoy to fail health checks")?;
         self.send_request("POST /drain_listeners?graceful&skip_exit").await.context("tell Envoy to drain")?;
-        let begun = Instant::now();
+        let started = Instant::now();
         tokio::time::sleep(MIN_DRAIN_DURATION).await;
-        while begun.elapsed() < DRAIN_TIMEOUT && self.open().await? > 0 {
+        while started.elapsed() < DRAIN_TIMEOUT && self.open().await? > 0 {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         self.process.signal(Signal::TERM)?;
@@ -167,8 +170,8 @@ impl Envoy {
 
     /// Connections that are open.
     async fn open(&self) -> anyhow::Result<u64> {
-        let answer = self.send_request("GET /stats?filter=^server.total_connections$").await?;
-        let value = answer.lines().find_map(|line| line.strip_prefix("server.total_connections: "));
+        let response = self.send_request("GET /stats?filter=^server.total_connections$").await?;
+        let value = response.lines().find_map(|line| line.strip_prefix("server.total_connections: "));
         value.and_then(|value| value.trim().parse().ok()).context("Envoy has no server.total_connections")
     }
 

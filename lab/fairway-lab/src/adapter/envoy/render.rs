@@ -91,9 +91,9 @@ fn cluster(frame: &Frame, name: &str) -> Value {
     });
     if frame.is_recommended() {
         // The built-in limit of 1,024 connections and waiting requests is for one backend that must not be drowned.
-        let most = 1_000_000;
+        let max = 1_000_000;
         cluster["circuit_breakers"] = json!({ "thresholds": [{
-            "max_connections": most, "max_pending_requests": most, "max_requests": most, "max_retries": most,
+            "max_connections": max, "max_pending_requests": max, "max_requests": max, "max_retries": max,
         }] });
     }
     cluster
@@ -147,7 +147,7 @@ fn routes_of(frame: &Frame, rule: &Rule) -> Vec<Value> {
 
 fn route(frame: &Frame, matching: &Value, action: &Action) -> Value {
     match action {
-        Action::Redirect { to } => json!({
+        Action::Redirect { target: to } => json!({
             "match": matching,
             "direct_response": { "status": 302 },
             "response_headers_to_add": [header("location", to)],

@@ -16,7 +16,7 @@ use crate::adapter::files::{self, write};
 use crate::adapter::frame::Frame;
 use crate::adapter::notices::Notices;
 use crate::adapter::process::Process;
-use crate::adapter::words::Words;
+use crate::adapter::stderr_lines::Words;
 
 /// The socket of the master, and that of the worker's runtime API.
 const MASTER: &str = "master.sock";
@@ -70,7 +70,7 @@ impl Haproxy {
         let mut command = Command::new("haproxy");
         // Master-worker mode in which the master notifies when a worker is ready.
         command.args(arguments(&frame).iter().map(|word| if word == "-W" { "-Ws" } else { word }));
-        command.env(Notices::VARIABLE, notices.place()).stderr(Stdio::piped());
+        command.env(Notices::VARIABLE, notices.path()).stderr(Stdio::piped());
         let mut process = Process::spawn(&mut command)?;
         let mut words = Words::from_stderr(process.stderr().context("HAProxy has no standard error")?, &[])?;
         process.alive(&mut words, serving(&notices, &frame, 1)).await?;
@@ -113,13 +113,13 @@ impl Haproxy {
         store(&self.frame, desired, &self.slots, self.generation)?;
         self.notices.forget();
         // A signal that comes while the master is still busy with the reload before is lost; an order on its socket is not.
-        let answer =
+        let response =
             send_command(&self.frame.path(MASTER), "reload").await.context("order HAProxy to reload")?;
         // From version 3 on the reply comes once that is done; before, it is immediate and empty.
         anyhow::ensure!(
-            !answer.contains("Success=0"),
+            !response.contains("Success=0"),
             "HAProxy refuses the configuration: {}",
-            answer.trim()
+            response.trim()
         );
         let served = serving(&self.notices, &self.frame, self.generation);
         self.process.alive(&mut self.words, served).await
@@ -140,11 +140,12 @@ impl Haproxy {
 
     /// A command that must not return an error. A new address is answered with the change.
     async fn order(&self, order: &str) -> anyhow::Result<()> {
-        let answer = send_command(&self.frame.path(RUNTIME), order).await.context("speak with HAProxy")?;
-        let answer = answer.trim();
-        let taken =
-            answer.is_empty() || answer.contains("changed from") || answer.contains("no need to change");
-        anyhow::ensure!(taken, "HAProxy answers {answer:?} to {order:?}");
+        let response = send_command(&self.frame.path(RUNTIME), order).await.context("speak with HAProxy")?;
+        let response = response.trim();
+        let taken = response.is_empty()
+            || response.contains("changed from")
+            || response.contains("no need to change");
+        anyhow::ensure!(taken, "HAProxy answers {response:?} to {order:?}");
         Ok(())
     }
 }

@@ -150,7 +150,7 @@ fn extras(name: &str, host: &Host) -> String {
     let of_host = format!("{{ var(txn.host) -m str {name} }}");
     for rule in &host.rules {
         match (&rule.path, &rule.action) {
-            (PathMatch::Exact(path), Action::Redirect { to }) => {
+            (PathMatch::Exact(path), Action::Redirect { target: to }) => {
                 _ = writeln!(
                     text,
                     "  http-request redirect location {to} code 302 if {of_host} {{ var(txn.path) -m str {path} }}"

@@ -14,7 +14,7 @@ use crate::adapter::desired::DesiredState;
 use crate::adapter::files::{self, write};
 use crate::adapter::frame::Frame;
 use crate::adapter::process::Process;
-use crate::adapter::words::Words;
+use crate::adapter::stderr_lines::Words;
 
 /// NGINX Ingress Controller's `-nginx-reload-timeout`.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -106,6 +106,6 @@ fn store(frame: &Frame, desired: &DesiredState, generation: u64) -> anyhow::Resu
 }
 
 async fn generation(socket: &Path) -> std::io::Result<String> {
-    let answer = exchange(UnixStream::connect(socket).await?, "GET / HTTP/1.0\r\n\r\n").await?;
-    Ok(answer.rsplit("\r\n").next().unwrap_or_default().to_owned())
+    let response = exchange(UnixStream::connect(socket).await?, "GET / HTTP/1.0\r\n\r\n").await?;
+    Ok(response.rsplit("\r\n").next().unwrap_or_default().to_owned())
 }

@@ -153,10 +153,10 @@ fn locations(forwarding: &str, desired: &DesiredState, rule: &Rule) -> String {
 }
 
 fn location(forwarding: &str, desired: &DesiredState, matching: &str, action: &Action) -> String {
-    let answered = |answer: &str| format!("    location {matching} {{ return {answer}; }}\n");
+    let answered = |response: &str| format!("    location {matching} {{ return {response}; }}\n");
     let passed = |to: &str, how: &str| format!("    location {matching} {{\n      {to};\n{how}    }}\n");
     match action {
-        Action::Redirect { to } => answered(&format!("302 {to}")),
+        Action::Redirect { target: to } => answered(&format!("302 {to}")),
         Action::Forward { backend, .. } if desired.backends.get(backend).is_none_or(Vec::is_empty) => {
             answered("502")
         }

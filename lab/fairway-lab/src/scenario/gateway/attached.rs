@@ -84,13 +84,13 @@ async fn wait_until_settled(gateway: &mut Following) -> Option<u64> {
     last
 }
 
-/// Follows every version until the count is as wanted; no valid count is above `most`.
-async fn wait_for_count(gateway: &mut Following, wanted: u64, most: u64, patience: Duration) -> SeenStatus {
+/// Follows every version until the count is as wanted; no valid count is above `limit`.
+async fn wait_for_count(gateway: &mut Following, wanted: u64, limit: u64, patience: Duration) -> SeenStatus {
     let (mut seen, end) = (SeenStatus::default(), Instant::now() + patience);
     while let Some(version) = gateway.next(end.saturating_duration_since(Instant::now())).await {
         seen.writes += 1;
         let count = attached_routes(&version.object);
-        seen.wrong += u64::from(count.is_some_and(|count| count > most));
+        seen.wrong += u64::from(count.is_some_and(|count| count > limit));
         if count == Some(wanted) {
             seen.at = Some(version.at);
             return seen;

@@ -10,7 +10,7 @@ use super::figures::finding;
 pub(super) struct Costs(Metering);
 
 impl Costs {
-    pub(super) async fn begin(running: &RunningPeer<'_>) -> anyhow::Result<Self> {
+    pub(super) async fn start(running: &RunningPeer<'_>) -> anyhow::Result<Self> {
         Ok(Self(running.metering_of_all().await?))
     }
 

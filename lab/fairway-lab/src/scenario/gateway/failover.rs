@@ -14,7 +14,7 @@ use super::super::running_peer::{RunningPeer, StreamName, finish, start};
 use super::super::site::{NAMESPACE, PORT};
 use super::apps::{endpoints, service, slice};
 use super::figures::finding;
-use super::flipping::Flipping;
+use super::flipping_endpoint::Flipping;
 use crate::peers::gateway::{self, HttpRoute, Parent};
 
 const CASE: &str = "failover";

@@ -23,8 +23,8 @@ pub(super) fn finding(
 }
 
 /// At most this many of them, evenly spread.
-pub(super) fn sample<T>(all: &[T], most: usize) -> Vec<&T> {
-    all.iter().step_by(all.len().div_ceil(most).max(1)).collect()
+pub(super) fn sample<T>(all: &[T], limit: usize) -> Vec<&T> {
+    all.iter().step_by(all.len().div_ceil(limit).max(1)).collect()
 }
 
 /// How many of the sampled ones were not served.

@@ -6,7 +6,7 @@ mod attached;
 mod costs;
 mod failover;
 mod figures;
-mod flipping;
+mod flipping_endpoint;
 mod routes;
 mod scale;
 mod sets;
@@ -77,7 +77,7 @@ impl Parameters {
         Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: BACKENDS }
     }
 
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.patience_s)
     }
 }
@@ -93,7 +93,7 @@ pub(super) async fn run(
     for measurement in &parameters.measurements {
         let name = running.contender.peer.name();
         running.progress.say(&format!("{name}: {}", measurement.name()));
-        if let Err(error) = one(running, *measurement, parameters, run).await {
+        if let Err(error) = run_one(running, *measurement, parameters, run).await {
             // The next one could keep nothing either.
             if is_full(&error) {
                 return Err(error);
@@ -104,13 +104,13 @@ pub(super) async fn run(
     Ok(())
 }
 
-async fn one(
+async fn run_one(
     running: &mut RunningPeer<'_>,
     measurement: Measurement,
     parameters: &Parameters,
     run: &mut Run,
 ) -> anyhow::Result<()> {
-    let patience = parameters.patience();
+    let patience = parameters.timeout();
     match measurement {
         Measurement::Attached => attached::run(running, parameters.attached, patience, run).await,
         Measurement::Propagation => routes::one_by_one(running, parameters.propagation, patience, run).await,

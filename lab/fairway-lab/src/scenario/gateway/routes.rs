@@ -84,8 +84,8 @@ pub(super) async fn add(
         return Ok(());
     }
     for _ in 0..CONFIRMING_REQUESTS {
-        let answer = probe.request_root(&host).await;
-        found.wrong += u64::from(!matches!(judge_new(&answer), Verdict::Wanted));
+        let response = probe.request_root(&host).await;
+        found.wrong += u64::from(!matches!(judge_new(&response), Verdict::Wanted));
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ pub(super) async fn change_routes(
         case: "HTTPRoute under traffic",
         count: parameters.count,
         rate: f64::from(parameters.requests),
-        patience,
+        timeout: patience,
         calm: QUIET_PERIOD,
     };
     propagation::under_load(running, &changes, run).await

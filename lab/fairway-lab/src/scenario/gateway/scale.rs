@@ -96,27 +96,27 @@ async fn measured(
         .flat_map(|namespace| routes.clone().map(move |number| app(namespace, number)))
         .collect();
     let addresses = endpoints(running).await?;
-    let mut costs = Costs::begin(running).await?;
+    let mut costs = Costs::start(running).await?;
     // Endpoints first: a route is not to be served before it has some.
     let slices = apps.iter().map(|app| app.slice(&addresses[..1])).collect::<anyhow::Result<Vec<_>>>()?;
     at_once(running, apps.iter().map(|app| service(&app.name, &app.namespace)).collect(), Action::Apply)
         .await?;
     at_once(running, slices, Action::Apply).await?;
     at_once(running, apps.iter().map(|app| app.route(peer, None)).collect(), Action::Apply).await?;
-    let made = Instant::now();
+    let created_at = Instant::now();
     let mut found = propagation(running, "route scale: the last of all routes made until it is served");
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     let last = apps.last().context("there are no routes")?;
     let seen = probe.wait_until(&last.host, patience, judge_new).await;
-    note_effect(&mut found, made, seen.at);
+    note_effect(&mut found, created_at, seen.at);
     found.routes = apps.len() as u64;
     run.propagations.push(found);
     costs.note(running, CASE, "while routes were made", run).await?;
     churn(running, parameters, &apps, &addresses, patience, run).await?;
     costs.end(running, CASE, "while routes and endpoints changed", run).await?;
-    let asked = sample(&apps, SAMPLED_ROUTES);
-    let unserved = count_unserved(&mut probe, &asked).await;
-    run.supplement.findings.push(not_served(running, CASE, "routes", unserved, asked.len()));
+    let sampled = sample(&apps, SAMPLED_ROUTES);
+    let unserved = count_unserved(&mut probe, &sampled).await;
+    run.supplement.findings.push(not_served(running, CASE, "routes", unserved, sampled.len()));
     Ok(())
 }
 

@@ -103,7 +103,7 @@ async fn measured(
     let folders = folders.names().iter().enumerate();
     let sets: Vec<Set> =
         folders.flat_map(|folder| numbers.clone().map(move |number| set(folder, number))).collect();
-    let mut costs = Costs::begin(running).await?;
+    let mut costs = Costs::start(running).await?;
     let peer = running.contender.peer.name();
     let listeners = sets
         .iter()
@@ -112,21 +112,21 @@ async fn measured(
     let routes = 0..parameters.routes;
     let all = sets.iter().flat_map(|set| routes.clone().map(move |number| set.route(number, 0)));
     at_once(running, all.collect(), Action::Apply).await?;
-    let made = Instant::now();
+    let created_at = Instant::now();
     let mut found = propagation(running, "ListenerSet scale: the last of all routes made until it is served");
     let last = sets.last().context("there are no ListenerSets")?;
-    note_effect(&mut found, made, until_served(running, &last.host, patience).await?);
+    note_effect(&mut found, created_at, until_served(running, &last.host, patience).await?);
     found.routes = u64::from(parameters.sets_in_all() * parameters.routes);
     run.propagations.push(found);
     costs.note(running, CASE, "while ListenerSets and routes were made", run).await?;
     changing(running, parameters, &sets).await?;
     costs.end(running, CASE, "while routes changed", run).await?;
-    let asked = sample(&sets, SAMPLED_SETS);
+    let sampled = sample(&sets, SAMPLED_SETS);
     let mut unserved = 0;
-    for set in &asked {
+    for set in &sampled {
         unserved += usize::from(!is_served(running, &set.host).await?);
     }
-    run.supplement.findings.push(not_served(running, CASE, "ListenerSets", unserved, asked.len()));
+    run.supplement.findings.push(not_served(running, CASE, "ListenerSets", unserved, sampled.len()));
     run.supplement.findings.push(finding(running, CASE, "ListenerSets", "", sets.len() as f64));
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::held::{Holding, Then};
+use super::held_connections::{Holding, Then};
 use super::kind::Kind;
 use super::threads::Work;
 use crate::proof::frames::{
@@ -83,14 +83,14 @@ fn late_resets() -> Vec<Vec<u8>> {
     let streams = |batch: u32| {
         (batch * STREAMS_PER_RESET..(batch + 1) * STREAMS_PER_RESET).map(|number| 2 * number + 1)
     };
-    let mut pieces = vec![Frames::opening(&[]).into_bytes()];
+    let mut chunks = vec![Frames::opening(&[]).into_bytes()];
     for batch in 0..FRAMES_PER_CYCLE / STREAMS_PER_RESET {
-        let asked = streams(batch).fold(Frames::default(), |frames, stream| frames.get(stream, SLOW));
+        let get_frames = streams(batch).fold(Frames::default(), |frames, stream| frames.get(stream, SLOW));
         let reset = streams(batch)
             .fold(Frames::default(), |frames, stream| frames.frame(RST_STREAM, 0, stream, &CANCEL));
-        pieces.extend([asked.into_bytes(), reset.into_bytes()]);
+        chunks.extend([get_frames.into_bytes(), reset.into_bytes()]);
     }
-    pieces
+    chunks
 }
 
 /// Requests each of which puts a field into the table and then names it thousands of times with a byte each.

@@ -47,13 +47,13 @@ pub(super) fn furnish(site: &Site) {
 /// Requests with wrong passwords. All threads share them, so that no password is sent twice.
 #[derive(Debug, Default)]
 pub(super) struct Guesses {
-    made: AtomicU64,
+    guesses_made: AtomicU64,
 }
 
 impl Guesses {
     /// A request with a password that no request had before.
     pub(super) fn another(&self) -> Request {
-        request(&format!("wrong-{}", self.made.fetch_add(1, Ordering::Relaxed)))
+        request(&format!("wrong-{}", self.guesses_made.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
@@ -62,8 +62,8 @@ pub(super) async fn guesses(address: SocketAddr) -> Guesses {
     let guesses = Guesses::default();
     for (request, expected) in [(request(PASSWORD), 200), (guesses.another(), 401)] {
         let mut client = Client::connect(address).await.expect("a proxy that is ready takes connections");
-        let answer = client.exchange(&request).await.expect("one password is verified in time");
-        assert_eq!(answer.status, expected, "the guarded path takes the right password and no other");
+        let response = client.exchange(&request).await.expect("one password is verified in time");
+        assert_eq!(response.status, expected, "the guarded path takes the right password and no other");
     }
     guesses
 }

@@ -10,7 +10,7 @@ use rustls::ClientConnection;
 use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
 
-use super::held::{Holding, Then};
+use super::held_connections::{Holding, Then};
 use super::kind::Kind;
 use super::threads::Work;
 use super::{http2, passwords, regex};
@@ -158,7 +158,7 @@ pub(super) fn furnish(kind: Kind, site: &Site) {
 
 /// The attackers' work.
 pub(super) async fn work(kind: Kind, fairway: &Fairway) -> Work {
-    let holding = |piece: Vec<u8>, then: Then| Holding::new(vec![piece], then);
+    let holding = |chunk: Vec<u8>, then: Then| Holding::new(vec![chunk], then);
     let get = |target: &str| Request::get(HOST, target).bytes();
     let large = get(&format!("/bytes/{LARGE_ANSWER}"));
     let body = Request::post(HOST, "/sink", vec![b'x'; 1 << 20]).head_bytes();

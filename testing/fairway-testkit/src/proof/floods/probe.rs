@@ -58,7 +58,7 @@ impl ProbeTally {
 #[derive(Clone)]
 pub(super) struct Clients {
     endpoint: Endpoint,
-    kept: Arc<Mutex<Vec<Client>>>,
+    clients: Arc<Mutex<Vec<Client>>>,
 }
 
 /// The outcome of a request.
@@ -70,21 +70,21 @@ enum ProbeOutcome {
 
 impl Clients {
     pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, kept: Arc::default() }
+        Self { endpoint, clients: Arc::default() }
     }
 
     /// Sends `rate` requests per second for `time`, then waits for those in flight.
     pub(super) async fn send_requests(&self, rate: f64, time: Duration) -> ProbeTally {
-        let mut asked = JoinSet::new();
+        let mut requests = JoinSet::new();
         let mut due_times = due_times(rate, time);
         while let Some((number, due)) = due_times.recv().await {
             let clients = self.clone();
-            asked.spawn(async move {
+            requests.spawn(async move {
                 (clients.once(number.is_multiple_of(REQUESTS_PER_NEW_CONNECTION)).await, due.elapsed())
             });
         }
         let (mut probed, mut times) = (ProbeTally::default(), Vec::new());
-        while let Some(done) = asked.join_next().await {
+        while let Some(done) = requests.join_next().await {
             let (outcome, took) = done.expect("a client does not panic");
             probed.sent += 1;
             match outcome {
@@ -106,26 +106,26 @@ impl Clients {
     }
 
     async fn once(&self, fresh: bool) -> ProbeOutcome {
-        let kept = if fresh { None } else { self.kept.lock().expect("no holder panics").pop() };
-        if let Some(client) = kept {
+        let reused = if fresh { None } else { self.clients.lock().expect("no holder panics").pop() };
+        if let Some(client) = reused {
             match self.exchange(client).await {
                 // The proxy may close an idle connection at any time; clients ask again (RFC 9112 §9.3.1).
                 Err(error) if is_end(&error) => {}
                 result => return outcome(result, false),
             }
         }
-        let made = match self.endpoint.connect().await {
+        let connected = match self.endpoint.connect().await {
             Ok(client) => self.exchange(client.patient_for(STEP_TIMEOUT)).await,
             Err(error) => Err(error),
         };
-        outcome(made, true)
+        outcome(connected, true)
     }
 
     async fn exchange(&self, mut client: Client) -> io::Result<RawResponse> {
         let (answer, stays) = client.exchange_once(&Request::get(HOST, PROBE_REQUEST.0)).await?;
-        let mut kept = self.kept.lock().expect("no holder panics");
-        if stays && kept.len() < MOST_KEPT {
-            kept.push(client);
+        let mut clients = self.clients.lock().expect("no holder panics");
+        if stays && clients.len() < MOST_KEPT {
+            clients.push(client);
         }
         Ok(answer)
     }

@@ -57,7 +57,7 @@ pub(super) async fn most_expensive(address: SocketAddr) -> Vec<Vec<u8>> {
         for _ in 0..TRIES {
             let began = Instant::now();
             // A timeout counts as the most expensive.
-            let _ = ask(address, request(&host, &mut random)).await;
+            let _ = send_request(address, request(&host, &mut random)).await;
             times.push(began.elapsed());
         }
         times.sort_unstable();
@@ -66,7 +66,7 @@ pub(super) async fn most_expensive(address: SocketAddr) -> Vec<Vec<u8>> {
     (0..REQUESTS).map(|_| request(&worst.1, &mut random).bytes()).collect()
 }
 
-async fn ask(address: SocketAddr, request: Request) -> io::Result<RawResponse> {
+async fn send_request(address: SocketAddr, request: Request) -> io::Result<RawResponse> {
     let mut client = Client::connect(address).await?.patient_for(REQUEST_TIMEOUT);
     client.exchange(&request).await
 }

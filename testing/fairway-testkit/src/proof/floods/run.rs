@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::found::{AttackStats, FloodFindings, Honest, Memory, Recovery};
+use super::findings::{AttackStats, FloodFindings, Honest, Memory, Recovery};
 use super::kind::Kind;
 use super::pace::{Allowance, Watch};
 use super::passwords::verifies;

@@ -29,13 +29,13 @@ pub(super) fn connect_repeatedly(
 
 /// Sends the next request each time, on a kept connection once the previous response is complete.
 pub(super) fn request_repeatedly(next: &dyn Fn() -> Vec<u8>, address: SocketAddr, control: &Control) {
-    let mut kept = None;
+    let mut buffered = None;
     repeat_rounds(control, || {
-        let mut stream = kept.take().map_or_else(|| connect(address, control), Ok)?;
+        let mut stream = buffered.take().map_or_else(|| connect(address, control), Ok)?;
         stream.set_read_timeout(Some(POLL_INTERVAL))?;
         stream.write_all(&next())?;
         read_answer(&mut stream, control)?;
-        kept = Some(stream);
+        buffered = Some(stream);
         Ok(())
     });
 }
@@ -87,7 +87,7 @@ fn length(head: &str) -> usize {
 }
 
 /// Sends pieces in rotation on every connection and discards responses.
-pub(super) fn stream(pieces: &[Vec<u8>], address: SocketAddr, connections: usize, control: &Control) {
+pub(super) fn stream(chunks: &[Vec<u8>], address: SocketAddr, connections: usize, control: &Control) {
     let mut open: Vec<Option<Sender>> = (0..connections).map(|_| None).collect();
     let mut room = discard_buffer(BUFFER);
     let mut due = Instant::now();
@@ -99,10 +99,10 @@ pub(super) fn stream(pieces: &[Vec<u8>], address: SocketAddr, connections: usize
                 *slot = dial(address, None).ok().map(Sender::new);
             }
             let Some(sender) = slot else { continue };
-            let heard = discard(&sender.stream, &mut room);
-            let sent = sender.send(&pieces[sender.pieces_sent % pieces.len()]);
-            moved |= heard == Heard::Bytes || matches!(sent, Ok(true));
-            if heard == Heard::End || sent.is_err() {
+            let bytes = discard(&sender.stream, &mut room);
+            let sent = sender.send(&chunks[sender.pieces_sent % chunks.len()]);
+            moved |= bytes == Heard::Bytes || matches!(sent, Ok(true));
+            if bytes == Heard::End || sent.is_err() {
                 *slot = None;
             } else if matches!(sent, Ok(true)) {
                 control.wait_for_round(&mut due);

@@ -73,13 +73,13 @@ impl Sender {
         Self { stream, pieces_sent: 0, bytes_sent: 0 }
     }
 
-    /// Sends as much of `piece` as the socket accepts and returns whether it accepted any. The caller passes the same
-    /// `piece` until `pieces_sent` increases.
-    pub(super) fn send(&mut self, piece: &[u8]) -> io::Result<bool> {
-        match (&self.stream).write(&piece[self.bytes_sent..]) {
+    /// Sends as much of `chunk` as the socket accepts and returns whether it accepted any. The caller passes the same
+    /// `chunk` until `pieces_sent` increases.
+    pub(super) fn send(&mut self, chunk: &[u8]) -> io::Result<bool> {
+        match (&self.stream).write(&chunk[self.bytes_sent..]) {
             Ok(length) => {
                 self.bytes_sent += length;
-                if self.bytes_sent == piece.len() {
+                if self.bytes_sent == chunk.len() {
                     self.pieces_sent += 1;
                     self.bytes_sent = 0;
                 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::held::{self, Holding};
+use super::held_connections::{self, Holding};
 use super::pace::Control;
 use super::rush;
 use super::usage::{cpu_of_thread, this_thread};
@@ -69,7 +69,7 @@ impl Work {
 
     fn run(&self, address: SocketAddr, connections: usize, control: &Control) {
         match self {
-            Self::Hold(holding) => held::hold(holding, address, connections, control),
+            Self::Hold(holding) => held_connections::hold(holding, address, connections, control),
             Self::Stream(pieces) => rush::stream(pieces, address, connections, control),
             Self::Ask(next) => rush::request_repeatedly(&**next, address, control),
             Self::Once(work) => rush::connect_repeatedly(&**work, address, control),
