@@ -2,12 +2,12 @@
 //!
 //! A snippet is parsed (`syntax`), its headers and addresses are read (`level`), its rewrite phase is evaluated for
 //! all requests symbolically (`program`, `symbolic_state`, `value`, `map`), and the result becomes part of rules (`edits`,
-//! `path`, `host`) or of auth requests (`evaluated_condition`). Anything without exactly nginx's meaning is a problem with its
+//! `path`, `host`) or of auth requests (`auth_request`). Anything without exactly nginx's meaning is a problem with its
 //! line and rejects the whole snippet. No text of it becomes program configuration, and nothing is executed.
 
+mod auth_request;
 mod cost;
 mod edits;
-mod evaluated_condition;
 mod host;
 mod level;
 mod map;
@@ -20,8 +20,8 @@ mod symbolic_state;
 mod syntax;
 mod value;
 
+pub use auth_request::{AuthSnippet, auth_snippet};
 pub use edits::HeaderUses;
-pub use evaluated_condition::{AuthSnippet, auth_snippet};
 pub use host::{HostSnippet, HttpSnippet, RulePaths, host_snippet, http_snippet};
 pub use map::Maps;
 pub use path::{PathSnippet, ReplacementScope, path_snippet};

@@ -100,7 +100,7 @@ struct TrackedObject {
     version: Version,
     watch: WatchId,
     round: u32,
-    received_at: Origin,
+    origin: Origin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

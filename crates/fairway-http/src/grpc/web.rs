@@ -177,7 +177,7 @@ pub struct NotBase64;
 pub struct Decoder {
     bits: u32,
     /// Characters of the current group, including padding.
-    bytes_seen: u8,
+    chars_seen: u8,
     padding: u8,
 }
 
@@ -185,7 +185,7 @@ impl Decoder {
     /// Whether the last group is complete: the body may end here.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.bytes_seen == 0
+        self.chars_seen == 0
     }
 
     /// Passes the decoded `data` to `sink`.
@@ -201,15 +201,15 @@ impl Decoder {
         for &character in data {
             let value = match (value_of(character), character) {
                 (Some(value), _) if self.padding == 0 => value,
-                (None, b'=') if self.bytes_seen >= 2 => {
+                (None, b'=') if self.chars_seen >= 2 => {
                     self.padding += 1;
                     0
                 }
                 _ => return Err(NotBase64.into()),
             };
             self.bits = self.bits << 6 | u32::from(value);
-            self.bytes_seen += 1;
-            if self.bytes_seen == 4 {
+            self.chars_seen += 1;
+            if self.chars_seen == 4 {
                 let [_, group @ ..] = self.bits.to_be_bytes();
                 block.push(&group[..3 - usize::from(self.padding)], &mut sink)?;
                 *self = Self::default();

@@ -45,7 +45,7 @@ struct Line {
     sent_messages: Vec<(u32, Message)>,
     parts: BTreeMap<u32, Inbox>,
     /// The maximum number of open parts.
-    max_bytes: usize,
+    max_parts: usize,
 }
 
 /// Messages to the proxy in one part that were not read yet.
@@ -73,7 +73,7 @@ type SharedLine = Rc<RefCell<Line>>;
 
 impl Line {
     fn new(limit: usize) -> SharedLine {
-        Rc::new(RefCell::new(Self { max_bytes: limit, ..Self::default() }))
+        Rc::new(RefCell::new(Self { max_parts: limit, ..Self::default() }))
     }
 
     fn send(&mut self, part: u32, message: Message) {
@@ -128,9 +128,9 @@ struct SentMessages {
 struct LinePart {
     line: SharedLine,
     number: u32,
-    is_complete: bool,
+    ended: bool,
     finished: bool,
-    received_at: u64,
+    received: u64,
     sent: u64,
     /// Bytes queued since the other end stopped reading.
     queued: usize,
@@ -139,15 +139,7 @@ struct LinePart {
 impl LinePart {
     fn new(line: &SharedLine, number: u32) -> Self {
         line.borrow_mut().parts.insert(number, Inbox::default());
-        Self {
-            line: Rc::clone(line),
-            number,
-            is_complete: false,
-            finished: false,
-            received_at: 0,
-            sent: 0,
-            queued: 0,
-        }
+        Self { line: Rc::clone(line), number, ended: false, finished: false, received: 0, sent: 0, queued: 0 }
     }
 
     fn push_sent(&mut self, message: Message) {
@@ -163,7 +155,7 @@ impl LinePart {
             // It stays queued, so that the next poll sees it too.
             Some(Message::Reset) => Poll::Ready(Message::Reset),
             Some(_) => {
-                self.received_at += 1;
+                self.received += 1;
                 Poll::Ready(inbox.messages.pop_front().unwrap())
             }
             None => {
@@ -176,7 +168,7 @@ impl LinePart {
 
 impl Drop for LinePart {
     fn drop(&mut self) {
-        if !(self.is_complete && self.finished) && self.number > 0 {
+        if !(self.ended && self.finished) && self.number > 0 {
             self.push_sent(Message::Reset);
         }
         self.line.borrow_mut().parts.get_mut(&self.number).unwrap().state = PartState::Dropped;
@@ -188,13 +180,13 @@ impl Channel for LinePart {
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        if self.is_complete {
+        if self.ended {
             return Poll::Ready(Ok(BodyStep::End));
         }
         self.poll_next(cx).map(|message| match message {
             Message::Data(data) => sink(cx, &data).map(|()| BodyStep::More),
             Message::End => {
-                self.is_complete = true;
+                self.ended = true;
                 Ok(BodyStep::End)
             }
             Message::Head(_) | Message::Reset => Err(Failure::Closed),
@@ -240,7 +232,7 @@ impl Channel for LinePart {
     }
 
     fn open_tunnel(&mut self) {
-        (self.is_complete, self.finished) = (false, false);
+        (self.ended, self.finished) = (false, false);
     }
 
     fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
@@ -264,7 +256,7 @@ impl Downstream for LinePart {
     }
 
     fn unread_body(&self) -> Option<u64> {
-        self.is_complete.then_some(0)
+        self.ended.then_some(0)
     }
 
     fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -306,11 +298,11 @@ impl Upstream for LinePart {
     }
 
     fn received(&self) -> u64 {
-        self.received_at
+        self.received
     }
 
     fn is_reusable(&self) -> bool {
-        self.is_complete && self.finished
+        self.ended && self.finished
     }
 
     fn unacknowledged_for(&self) -> Option<std::time::Duration> {
@@ -328,12 +320,12 @@ impl Hop for LinePart {
     fn release_buffers(&mut self) {}
 
     fn try_share(&mut self) -> Share<Self> {
-        let (open, next, most) = {
+        let (open, next, max) = {
             let line = self.line.borrow();
             // The line itself is one of them.
-            (line.open_parts() - 1, u32::try_from(line.parts.len()).unwrap(), line.max_bytes)
+            (line.open_parts() - 1, u32::try_from(line.parts.len()).unwrap(), line.max_parts)
         };
-        if open < most { Share::Part(Self::new(&self.line, next)) } else { Share::Full }
+        if open < max { Share::Part(Self::new(&self.line, next)) } else { Share::Full }
     }
 }
 
@@ -373,7 +365,7 @@ struct LineNetwork {
     /// The lines created so far.
     lines: Rc<RefCell<Vec<SharedLine>>>,
     /// Exchanges that one line carries at a time.
-    max_bytes: usize,
+    max_parts: usize,
 }
 
 impl Network for LineNetwork {
@@ -381,7 +373,7 @@ impl Network for LineNetwork {
     type Hop = LinePart;
 
     async fn connect(&self, _: SocketAddr) -> io::Result<PlaceholderStream> {
-        let line = Line::new(self.max_bytes);
+        let line = Line::new(self.max_parts);
         self.lines.borrow_mut().push(Rc::clone(&line));
         Ok(PlaceholderStream(line))
     }
@@ -409,20 +401,20 @@ struct Pair {
 }
 
 impl Pair {
-    /// A pair whose connections to the endpoint carry `most` exchanges each.
+    /// A pair whose connections to the endpoint carry `limit` exchanges each.
     fn new(limit: usize) -> Self {
         let endpoints = Rc::default();
-        let network = LineNetwork { lines: Rc::clone(&endpoints), max_bytes: limit };
+        let network = LineNetwork { lines: Rc::clone(&endpoints), max_parts: limit };
         let worker = worker_over(network, Limits::default(), 1, |_, _| {});
         Self { worker, client: Line::new(usize::MAX), endpoints, started: 0 }
     }
 
     /// Starts an exchange; returns its number, which is also its target.
-    fn begin_request(&mut self, method: &str, body: BodySize) -> u32 {
+    fn open(&mut self, method: &str, body: BodySize) -> u32 {
         self.started += 1;
         let number = self.started;
         let mut down = LinePart::new(&self.client, number);
-        down.is_complete = body == BodySize::None;
+        down.ended = body == BodySize::None;
         let listener = ListenerId { slot: 0, generation: 1 };
         let peer = Peer {
             listener,
@@ -500,11 +492,10 @@ async fn run_ready_tasks() {
 async fn answers_of_one_connection_take_turns_and_use_one_connection_to_the_endpoint() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let first = pair.begin_request("GET", BodySize::None);
+        let first = pair.open("GET", BodySize::None);
         run_ready_tasks().await;
         // The first one is in progress on a connection with room for the others.
-        let (second, third) =
-            (pair.begin_request("POST", BodySize::Unknown), pair.begin_request("GET", BodySize::None));
+        let (second, third) = (pair.open("POST", BodySize::Unknown), pair.open("GET", BodySize::None));
         run_ready_tasks().await;
         for number in [third, first, second] {
             pair.endpoint_says(number, answer_head(number));
@@ -541,8 +532,7 @@ fn longest_turn(order: &[u32]) -> usize {
 async fn bodies_that_never_pause_take_turns() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let both =
-            [pair.begin_request("POST", BodySize::Unknown), pair.begin_request("POST", BodySize::Unknown)];
+        let both = [pair.open("POST", BodySize::Unknown), pair.open("POST", BodySize::Unknown)];
         run_ready_tasks().await;
         for number in both {
             (0..40).for_each(|_| pair.client_says(number, Message::Data(vec![b'x'; 1024])));
@@ -567,8 +557,7 @@ async fn bodies_that_never_pause_take_turns() {
 async fn a_client_that_takes_no_more_of_one_answer_gets_the_others() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let (slow, quick) =
-            (pair.begin_request("GET", BodySize::None), pair.begin_request("GET", BodySize::None));
+        let (slow, quick) = (pair.open("GET", BodySize::None), pair.open("GET", BodySize::None));
         run_ready_tasks().await;
         for number in [slow, quick] {
             pair.endpoint_says(number, answer_head(number));
@@ -595,8 +584,7 @@ async fn a_client_that_takes_no_more_of_one_answer_gets_the_others() {
 async fn an_exchange_that_its_client_gives_up_is_cancelled_alone() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let (gone, other) =
-            (pair.begin_request("GET", BodySize::None), pair.begin_request("GET", BodySize::None));
+        let (gone, other) = (pair.open("GET", BodySize::None), pair.open("GET", BodySize::None));
         run_ready_tasks().await;
         pair.client_says(gone, Message::Reset);
         run_ready_tasks().await;
@@ -617,7 +605,7 @@ async fn a_full_connection_gets_a_second_one_beside_it() {
     run_local(async {
         let mut pair = Pair::new(2);
         for _ in 0..5 {
-            pair.begin_request("GET", BodySize::None);
+            pair.open("GET", BodySize::None);
             run_ready_tasks().await;
         }
         let lines = pair.endpoints.borrow().clone();
@@ -663,7 +651,7 @@ impl ScriptedExchange {
         format!("<{} {left}>", self.number).into_bytes()
     }
 
-    fn all_bytes(&self) -> Vec<u8> {
+    fn body(&self) -> Vec<u8> {
         (1..PIECES).rev().flat_map(|left| self.chunk(left)).collect()
     }
 
@@ -736,31 +724,28 @@ async fn run_seed(seed: u64) {
             Scenario::EndpointResets,
             Scenario::EndpointBreaksOff,
         ];
-        let number = pair.begin_request("PUT", BodySize::Unknown);
-        let fate = *random.choice(&fates).unwrap();
-        roles.push((
-            fate,
-            ScriptedExchange { number, scenario: fate, request: PIECES, response: PIECES, started: false },
-        ));
+        let number = pair.open("PUT", BodySize::Unknown);
+        let scenario = *random.choice(&fates).unwrap();
+        roles.push(ScriptedExchange { number, scenario, request: PIECES, response: PIECES, started: false });
     }
     loop {
         settle_some(&mut random).await;
         let first = random.usize(..2 * roles.len());
         let moved = (0..2 * roles.len()).any(|turn| {
             let turn = (first + turn) % (2 * roles.len());
-            let role = &mut roles[turn / 2].1;
+            let role = &mut roles[turn / 2];
             if turn.is_multiple_of(2) { role.client(&pair) } else { role.endpoint(&pair) }
         });
         if !moved {
             run_ready_tasks().await;
             // Retries may have made room for more.
-            if !roles.iter_mut().any(|(_, role)| role.endpoint(&pair)) {
+            if !roles.iter_mut().any(|role| role.endpoint(&pair)) {
                 break;
             }
         }
     }
-    for (fate, role) in &roles {
-        check(seed, &pair, *fate, role);
+    for role in &roles {
+        check(seed, &pair, role);
     }
     assert_eq!(check_worker_idle(&pair.worker), Ok(()), "seed {seed}");
 }
@@ -771,31 +756,23 @@ async fn settle_some(random: &mut fastrand::Rng) {
     }
 }
 
-fn check(seed: u64, pair: &Pair, fate: Scenario, role: &ScriptedExchange) {
-    let what = format!("seed {seed}, exchange {}, {fate:?}", role.number);
+fn check(seed: u64, pair: &Pair, role: &ScriptedExchange) {
+    let what = format!("seed {seed}, exchange {}, {:?}", role.number, role.scenario);
     let response = pair.response(role.number);
-    assert!(
-        role.all_bytes().starts_with(&response.data),
-        "{what}: {:?}",
-        String::from_utf8_lossy(&response.data)
-    );
+    assert!(role.body().starts_with(&response.data), "{what}: {:?}", String::from_utf8_lossy(&response.data));
     assert!(response.heads.len() <= 1, "{what}: one answer");
     if let Some((line, part)) = pair.forwarded(role.number) {
-        let messages = line.borrow().messages_of(part);
-        assert!(
-            role.all_bytes().starts_with(&messages.data),
-            "{what}: {:?}",
-            String::from_utf8_lossy(&messages.data)
-        );
-        assert_eq!(messages.heads.len(), 1, "{what}: one request");
+        let sent = line.borrow().messages_of(part);
+        assert!(role.body().starts_with(&sent.data), "{what}: {:?}", String::from_utf8_lossy(&sent.data));
+        assert_eq!(sent.heads.len(), 1, "{what}: one request");
     }
-    match fate {
+    match role.scenario {
         Scenario::Whole | Scenario::EndpointResets => {
             let number = role.number.to_string();
             assert_eq!(response.heads[0].status(), 200, "{what}");
             assert_eq!(response.heads[0].named(b"X-Number"), Some(number.as_bytes()), "{what}");
             assert_eq!(response.heads[0].first(Known::Server), None, "{what}");
-            assert_eq!((response.data, response.ends), (role.all_bytes(), 1), "{what}");
+            assert_eq!((response.data, response.ends), (role.body(), 1), "{what}");
         }
         Scenario::ClientLeaves => assert!(response.resets == 1 || response.ends == 1, "{what}"),
         Scenario::EndpointBreaksOff => assert_eq!((response.ends, response.resets), (0, 1), "{what}"),
@@ -806,8 +783,7 @@ fn check(seed: u64, pair: &Pair, fate: Scenario, role: &ScriptedExchange) {
 async fn an_endpoint_that_never_answers_holds_its_own_exchange_only() {
     run_local(async {
         let mut pair = Pair::new(10);
-        let (silent, other) =
-            (pair.begin_request("GET", BodySize::None), pair.begin_request("GET", BodySize::None));
+        let (silent, other) = (pair.open("GET", BodySize::None), pair.open("GET", BodySize::None));
         run_ready_tasks().await;
         pair.endpoint_says(other, answer_head(other));
         pair.endpoint_says(other, Message::End);

@@ -8,19 +8,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Queue<T> {
     state: Mutex<QueueState<T>>,
     work_arrived: Condvar,
-    /// The maximum number of waiting pieces.
+    /// The maximum number of waiting tasks.
     capacity: usize,
 }
 
 struct QueueState<T> {
-    /// The owners with waiting pieces, the next to be served first.
+    /// The owners with waiting tasks, the next to be served first.
     owners: VecDeque<Owner<T>>,
     is_closed: bool,
 }
 
 struct Owner<T> {
     name: Arc<str>,
-    chunks: VecDeque<T>,
+    tasks: VecDeque<T>,
 }
 
 impl<T> Queue<T> {
@@ -29,31 +29,31 @@ impl<T> Queue<T> {
         Self { state: Mutex::new(state), work_arrived: Condvar::new(), capacity }
     }
 
-    /// Adds a piece of work. If the queue is full, the newest piece of the owner with the most is dropped, unless that is the
+    /// Adds a task. If the queue is full, the newest task of the owner with the most is dropped, unless that is the
     /// owner of this one or would then have fewer.
     ///
     /// # Errors
-    /// There is no room; the piece is returned.
-    pub(crate) fn push(&self, owner: &Arc<str>, chunk: T) -> Result<(), T> {
+    /// There is no room; the task is returned.
+    pub(crate) fn push(&self, owner: &Arc<str>, task: T) -> Result<(), T> {
         let mut state = self.lock();
-        let has = state.pieces_of(owner);
+        let has = state.tasks_of(owner);
         if state.len() >= self.capacity && !state.make_room(has + 1) {
-            return Err(chunk);
+            return Err(task);
         }
-        state.push(owner, chunk);
+        state.push(owner, task);
         self.work_arrived.notify_one();
         Ok(())
     }
 
-    /// Waits for a piece of work; `None` once the queue is closed.
+    /// Waits for a task; `None` once the queue is closed.
     pub(crate) fn next(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
             if state.is_closed {
                 return None;
             }
-            if let Some(piece) = state.pop() {
-                return Some(piece);
+            if let Some(task) = state.pop() {
+                return Some(task);
             }
             state = self.work_arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -74,36 +74,36 @@ impl<T> Queue<T> {
 
 impl<T> QueueState<T> {
     fn len(&self) -> usize {
-        self.owners.iter().map(|owner| owner.chunks.len()).sum()
+        self.owners.iter().map(|owner| owner.tasks.len()).sum()
     }
 
-    fn pieces_of(&self, name: &str) -> usize {
-        self.owners.iter().find(|owner| *owner.name == *name).map_or(0, |owner| owner.chunks.len())
+    fn tasks_of(&self, name: &str) -> usize {
+        self.owners.iter().find(|owner| *owner.name == *name).map_or(0, |owner| owner.tasks.len())
     }
 
-    fn push(&mut self, name: &Arc<str>, chunk: T) {
+    fn push(&mut self, name: &Arc<str>, task: T) {
         match self.owners.iter_mut().find(|owner| owner.name == *name) {
-            Some(owner) => owner.chunks.push_back(chunk),
-            None => self.owners.push_back(Owner { name: Arc::clone(name), chunks: VecDeque::from([chunk]) }),
+            Some(owner) => owner.tasks.push_back(task),
+            None => self.owners.push_back(Owner { name: Arc::clone(name), tasks: VecDeque::from([task]) }),
         }
     }
 
-    /// Drops the newest piece of the owner with the most, if that is more than `others`.
+    /// Drops the newest task of the owner with the most, if that is more than `others`.
     fn make_room(&mut self, others: usize) -> bool {
-        let longest = self.owners.iter_mut().max_by_key(|owner| owner.chunks.len());
-        let Some(longest) = longest.filter(|owner| owner.chunks.len() > others) else { return false };
-        longest.chunks.pop_back();
+        let longest = self.owners.iter_mut().max_by_key(|owner| owner.tasks.len());
+        let Some(longest) = longest.filter(|owner| owner.tasks.len() > others) else { return false };
+        longest.tasks.pop_back();
         true
     }
 
-    /// Takes the oldest piece of the next owner, who then goes last.
+    /// Takes the oldest task of the next owner, who then goes last.
     fn pop(&mut self) -> Option<T> {
         let mut owner = self.owners.pop_front()?;
-        let chunk = owner.chunks.pop_front();
-        if !owner.chunks.is_empty() {
+        let task = owner.tasks.pop_front();
+        if !owner.tasks.is_empty() {
             self.owners.push_back(owner);
         }
-        chunk
+        task
     }
 }
 
@@ -111,10 +111,10 @@ impl<T> QueueState<T> {
 mod tests {
     use super::*;
 
-    fn queue_of(room: usize, chunks: &[(&str, u32)]) -> Queue<u32> {
+    fn queue_of(room: usize, tasks: &[(&str, u32)]) -> Queue<u32> {
         let queue = Queue::new(room);
-        for (owner, piece) in chunks {
-            assert_eq!(queue.push(&Arc::from(*owner), *piece), Ok(()));
+        for (owner, task) in tasks {
+            assert_eq!(queue.push(&Arc::from(*owner), *task), Ok(()));
         }
         queue
     }

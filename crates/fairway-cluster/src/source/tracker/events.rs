@@ -52,9 +52,9 @@ impl Tracker {
             }
             self.held_changes.mark_for_recheck();
         }
-        let entry = TrackedObject { version: item.version, watch: id, round, received_at: origin };
+        let entry = TrackedObject { version: item.version, watch: id, round, origin };
         if let Some(known) = self.entries.get_mut(&name) {
-            let behind = known.received_at == Origin::FromFetch && known.version.number > item.version.number;
+            let behind = known.origin == Origin::FromFetch && known.version.number > item.version.number;
             if known.version == item.version || behind {
                 known.round = round;
                 return;
@@ -94,7 +94,7 @@ impl Tracker {
             self.held_changes.mark_for_recheck();
         }
         let Some(entry) = self.entries.get(&name).filter(|entry| entry.watch == id) else { return };
-        if entry.received_at == Origin::FromFetch && entry.version.number > item.version.number {
+        if entry.origin == Origin::FromFetch && entry.version.number > item.version.number {
             return;
         }
         self.remove_object(&name, at);
@@ -133,7 +133,7 @@ impl Tracker {
 
     fn remove_unlisted(&mut self, id: WatchId, round: u32, version: Option<u64>, at: Instant) {
         let lacking = |entry: &TrackedObject| {
-            let newer = entry.received_at == Origin::FromFetch && entry.version.number > version;
+            let newer = entry.origin == Origin::FromFetch && entry.version.number > version;
             entry.watch == id && entry.round != round && !newer
         };
         let gone: Vec<_> =
@@ -143,7 +143,7 @@ impl Tracker {
         }
         // From now on the watch reports everything that was in its list.
         for entry in self.entries.values_mut().filter(|entry| entry.watch == id && entry.round == round) {
-            entry.received_at = Origin::FromWatch;
+            entry.origin = Origin::FromWatch;
         }
     }
 
