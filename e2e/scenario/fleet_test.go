@@ -39,16 +39,16 @@ func TestALimitOfTheFleetHoldsWhileReplicasComeAndGo(t *testing.T) {
 
 	s.countedBy(3)
 	service := cluster.Join(addresses[0], 80)
-	s.admits("3 replicas", service, fleetBound{1, 3}, func() { s.observe(steadyWindow) })
+	s.admits("3 replicas", service, fleetBound{1, 3, 0.5}, func() { s.observe(steadyWindow) })
 	pods, err := replicaAddresses(s.Context())
 	s.must(err)
-	s.admits("1 of 3 replicas", cluster.Join(pods[0], 8080), fleetBound{1, 3}, func() { s.observe(steadyWindow) })
+	s.admits("1 of 3 replicas", cluster.Join(pods[0], 8080), fleetBound{1, 3, 0.5}, func() { s.observe(steadyWindow) })
 	// Pods have their zone as a label: that of the new ones differs.
 	defer s.labelNodes("")
 	s.labelNodes(otherZone)
-	s.admits("3 to 6 replicas", service, fleetBound{6. / 3, 6}, func() { s.scaleFairway(6); s.countedBy(6) })
-	s.admits("6 replicas", service, fleetBound{1, 6}, func() { s.observe(steadyWindow) })
-	s.admits("6 to 3 replicas", service, fleetBound{2 - 3./6, 6}, func() { s.scaleFairway(3); s.countedBy(3) })
+	s.admits("3 to 6 replicas", service, fleetBound{6. / 3, 6, 0}, func() { s.scaleFairway(6); s.countedBy(6) })
+	s.admits("6 replicas", service, fleetBound{1, 6, 0.5}, func() { s.observe(steadyWindow) })
+	s.admits("6 to 3 replicas", service, fleetBound{2 - 3./6, 6, 0}, func() { s.scaleFairway(3); s.countedBy(3) })
 	s.finish()
 }
 
@@ -80,6 +80,8 @@ func (s *stage) observe(window time.Duration) {
 type fleetBound struct {
 	shares   float64
 	replicas int
+	// leastShare of the limit is let through at least: without lending, one of three replicas lets through a third.
+	leastShare float64
 }
 
 // requests are the most that all replicas let through within a window.
@@ -122,6 +124,9 @@ func (s *stage) admits(what, address string, bound fleetBound, happens func()) {
 	s.figures = append(s.figures, report.Figure{Name: what + ": admitted, of the limit", Value: 100 * float64(admitted) / limit, Unit: "%"})
 	if float64(admitted) > bound.requests(window) {
 		s.Errorf("%s: %d requests were admitted in %s; the bound is %.0f", what, admitted, window, bound.requests(window))
+	}
+	if float64(admitted) < bound.leastShare*limit {
+		s.Errorf("%s: %d requests were admitted in %s, less than %.0f%% of the limit", what, admitted, window, 100*bound.leastShare)
 	}
 	if refused == 0 || admitted+refused != all {
 		s.Errorf("%s: expected only 200 and, beyond the limit, 503: %v", what, counts)
