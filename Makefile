@@ -23,7 +23,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --replace
 
-.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop otel extensions http3 http3-clients conformance image chart deploy gateway-types testbed-test dashboard-test waf waf-conformance waf-image waf-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test
+.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fips fuzz outdated properties repeat verify h2spec codecs interop otel extensions http3 http3-clients conformance image chart deploy gateway-types testbed-test dashboard-test waf waf-conformance waf-image waf-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -49,6 +49,10 @@ runner := CARGO_TARGET_$(shell echo '$(host)' | tr a-z- A-Z_)_RUNNER=$(CURDIR)/.
 
 test: setup ## all tests of the product, with those of the documentation; one that hangs is named and ended (TEST_LIMIT=300 s)
 	$(runner) cargo test $(product) --locked --no-fail-fast
+
+fips: setup ## tests of the proxy with the FIPS module of AWS-LC, which needs cmake, Go and a C compiler
+	cargo test --locked -p fairway-proxy --features fips
+	cargo run --quiet --locked -p fairway --features fips -- version
 
 outdated: ## published results that are older than 20 commits to the data plane; never a failure
 	cargo run --quiet --locked -p fairway-lab -- publish --check --outdated

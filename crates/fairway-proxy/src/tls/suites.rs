@@ -197,6 +197,6 @@ mod tests {
             let groups = key_exchange_groups(allowed);
             assert!(!groups.is_empty() && groups.iter().all(|group| group.fips()), "{groups:?}");
         }
-        assert_eq!(groups(&[])[0].name(), kx_group::X25519MLKEM768.name());
+        assert_eq!(key_exchange_groups(&[])[0].name(), kx_group::X25519MLKEM768.name());
     }
 }
