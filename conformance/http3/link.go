@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"time"
 
@@ -102,7 +103,9 @@ func (link *link) read(stream *quic.ReceiveStream) {
 	}
 	link.mutex.Lock()
 	defer link.mutex.Unlock()
-	if link.Context().Err() == nil && link.fault == nil && !errors.As(err, new(*quic.StreamError)) {
+	// Streams fail before the connection's context is cancelled, so the context does not say yet that the connection has ended.
+	hasEnded := errors.Is(err, net.ErrClosed)
+	if !hasEnded && link.fault == nil && !errors.As(err, new(*quic.StreamError)) {
 		link.fault = err
 	}
 }
