@@ -136,7 +136,7 @@ func up(testbed state.Testbed) error {
 	return nil
 }
 
-// again has a testbed that lives start what is missing; it says false when none lives, or not any more.
+// again makes a running testbed start missing components; it returns false if none runs, or no longer.
 func again(testbed state.Testbed, record state.Record) (bool, error) {
 	for end := time.Now().Add(10 * time.Second); record.Init.Alive(); time.Sleep(20 * time.Millisecond) {
 		// It may have been started a moment ago, by a command that was killed, and not listen yet.
@@ -154,7 +154,7 @@ func fresh(testbed state.Testbed, programs node.Programs, release func()) (state
 		return state.Record{}, release, err
 	}
 	release()
-	// The folder that was locked is gone with the rest.
+	// The locked folder was removed with everything else.
 	release, err := testbed.Lock()
 	if err != nil {
 		return state.Record{}, func() {}, err

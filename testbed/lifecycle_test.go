@@ -76,7 +76,7 @@ func (b bed) command(arguments ...string) *exec.Cmd {
 	return exec.Command(b.program, append([]string{"--name", b.testbed.Name}, arguments...)...)
 }
 
-// try runs the command and gives what it says.
+// try runs the command and returns its output.
 func (b bed) try(arguments ...string) (string, error) {
 	var out, words bytes.Buffer
 	command := b.command(arguments...)
@@ -96,7 +96,7 @@ func (b bed) run(arguments ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// await asks until the command says what is wanted.
+// await polls until the command prints the expected text.
 func (b bed) await(holds func(string, error) bool, arguments ...string) {
 	b.Helper()
 	var out string

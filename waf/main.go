@@ -31,7 +31,7 @@ import (
 // version is set by the linker.
 var version = "devel"
 
-// maxConfigurations is how many compiled configurations are kept.
+// maxConfigurations bounds the compiled configurations in memory.
 const maxConfigurations = 256
 
 type options struct {

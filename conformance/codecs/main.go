@@ -21,13 +21,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// What the last PING of a case carries, and what we send behind it.
+// Payload of the last PING of a case, and the data that we send after it.
 var mark, last = []byte("the mark"), []byte("the last")
 
 func main() {
 	log.SetOutput(io.Discard)
 	answer := map[string]func([]byte) []byte{"server": server, "hpack": blocks}[os.Args[1]]
-	// Some cases are answered with silence, which takes its time, so many are under way at once.
+	// Many cases run concurrently, because a peer may respond with silence, which takes time.
 	answers := make(chan chan []byte, 64)
 	go func() {
 		defer close(answers)
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// Never answers a request.
+// Never responds to a request.
 func handle(_ http.ResponseWriter, request *http.Request) { <-request.Context().Done() }
 
 func server(input []byte) []byte {
@@ -65,7 +65,7 @@ func server(input []byte) []byte {
 	var output []byte
 	piece := make([]byte, 4096)
 	asked := false
-	// A peer that says nothing any more has said all that it will.
+	// A silent peer will send no more.
 	client.SetReadDeadline(time.Now().Add(3 * time.Second))
 	for !answered(output, last) && !leaves(output) {
 		count, err := client.Read(piece)
@@ -82,7 +82,7 @@ func server(input []byte) []byte {
 	return output
 }
 
-// Whether the frames have an answer to this PING.
+// Whether the frames contain the response to this PING.
 func answered(output, opaque []byte) bool {
 	return find(output, func(kind, flags byte, payload []byte) bool {
 		return kind == 6 && flags&1 == 1 && bytes.Equal(payload, opaque)

@@ -147,7 +147,7 @@ func forbiddenByDecision(found *outcome) []string {
 		problem(found.endpoint.Header.Get("X-Keep") != "kept", "the endpoint lacks x-keep"))
 }
 
-// questions are cases about what the service is told.
+// questions are cases about the content of the CheckRequest.
 func questions(small exchange, passed func(*outcome) []string) []decided {
 	bodyIs := func(expected []byte) func(*auth.AttributeContext) []string {
 		return func(question *auth.AttributeContext) []string {

@@ -1,6 +1,6 @@
 package main
 
-// This file owns the part `changes`: what a service may change, what it may not, and what it is shown.
+// This file owns the part `changes`: what a service may change, what it must not change, and what it is shown.
 
 import (
 	"bytes"
@@ -59,7 +59,7 @@ func changeRoutes() []proxy.Route {
 type change struct {
 	route, script string
 	ask           exchange
-	// check says what is wrong. Bodies that may come through, besides the original ones, are in requests and responses.
+	// check returns what is wrong. Besides the original bodies, those in requests and responses are allowed.
 	check               func(*outcome) []string
 	requests, responses [][]byte
 }
@@ -71,7 +71,7 @@ func problem(isWrong bool, format string, arguments ...any) []string {
 	return nil
 }
 
-// passes says what is wrong with an exchange that must come through with the status 200.
+// passes returns what is wrong with an exchange that must pass with the status 200.
 func passes(found *outcome) []string {
 	return problem(found.Kind() != "whole" || found.Status != http.StatusOK || found.endpoint.Count != 1, "did not come through")
 }
@@ -92,7 +92,7 @@ func atClient(name, value string) func(*outcome) []string {
 	}
 }
 
-// orFails accepts a failure of the service, which these routes answer with 5xx.
+// orFails accepts a failure of the service, which returns 5xx on these routes.
 func orFails(check func(*outcome) []string) func(*outcome) []string {
 	return func(found *outcome) []string {
 		if found.Kind() == "whole" && found.Status >= 500 && found.Header.Get("X-Backend") == "" {
@@ -111,7 +111,7 @@ func bodies(request, response []byte) func(*outcome) []string {
 	}
 }
 
-// answers checks a response of the proxy's own; the endpoint may have been asked or not.
+// answers checks a local response of the proxy; the endpoint may have got the request or not.
 func answers(statuses ...int) func(*outcome) []string {
 	return func(found *outcome) []string {
 		return problem(found.Kind() != "whole" || !slices.Contains(statuses, found.Status), "status %d and not %v", found.Status, statuses)
@@ -154,7 +154,7 @@ func changeCases() []change {
 		{route: "c-headers", script: "request-headers set content-length 3", ask: small, check: bodies(request, reply)},
 		{route: "c-headers", script: "response-headers set content-length 3", ask: small, check: bodies(request, reply)},
 		{route: "c-headers", script: "request-headers set content-length 5000; response-headers set content-length 5000", ask: small, check: bodies(request, reply)},
-		// Bodies in answers to headers count only with CONTINUE_AND_REPLACE: others are left out, or a failure.
+		// Bodies in responses to headers count only with CONTINUE_AND_REPLACE: otherwise they are ignored or a failure.
 		{route: "c-headers", script: "request-headers body evil", ask: small, check: orFails(bodies(request, reply))},
 		{route: "c-headers", script: "response-headers body evil", ask: small, check: orFails(bodies(request, reply))},
 		{route: "c-streamed", script: "request-body streamed evil", ask: small, check: orFails(bodies(request, reply))},
@@ -176,7 +176,7 @@ func changeCases() []change {
 	}, immediateCases(small), overrideCases(small))
 }
 
-// partlyChanged checks that what the service saw of both bodies is in upper case, and the rest as it was.
+// partlyChanged checks that the parts of both bodies that the service got are in upper case, and the rest unchanged.
 func partlyChanged(found *outcome) []string {
 	problems := passes(found)
 	for _, side := range []struct {

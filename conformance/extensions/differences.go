@@ -13,7 +13,7 @@ type difference struct {
 	why             string
 }
 
-// anything is for cases in which one thing that went wrong makes all checks fail.
+// anything matches every check, for cases in which one fault makes all checks fail.
 const anything = "."
 
 var differences = []difference{

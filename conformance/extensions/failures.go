@@ -15,7 +15,7 @@ import (
 	"fairway.dev/conformance/extensions/proxy"
 )
 
-// failuresTimeout is the message timeout where some are meant to pass.
+// failuresTimeout is the message timeout of cases in which messages time out.
 const failuresTimeout = 500 * time.Millisecond
 
 // failureModes are the bodies of the routes of this part.
@@ -48,7 +48,7 @@ func openness(isOpen bool) string {
 // failure is a way to fail, in a phase.
 type failure struct {
 	name, action string
-	// isGraceful is an end of the stream that the protocol allows: the exchange goes on without the service.
+	// isGraceful reports whether the protocol allows this end of the stream: the exchange continues without the service.
 	isGraceful bool
 	// isLate may come when nothing is left to fail.
 	isLate bool
@@ -128,7 +128,7 @@ func verifyFailure(found *outcome, kind failure, phase processor.Phase) []string
 	switch isDuplex := mode == proxy.FullDuplex; {
 	case strings.HasPrefix(kind.action, "delay"):
 		may = append(may, isWhole)
-		// A piece of a full duplex body has no answer of its own, and delays add up.
+		// A piece of a full duplex body gets no single response, and delays add up.
 		if isDuplex && phase != processor.RequestHeaders {
 			may = append(may, isFailed, isCut)
 		}
@@ -163,7 +163,7 @@ func verifyFailure(found *outcome, kind failure, phase processor.Phase) []string
 	return append(problems, problem(found.Took > limit, "took %s", found.Took)...)
 }
 
-// The routes of liars have headers alone, and then a body that could be passed on before the service has answered.
+// These routes send only headers, and then a body that could be forwarded before the service has responded.
 func liarRoutes() []proxy.Route {
 	var routes []proxy.Route
 	for _, kind := range liar.Names() {
@@ -199,7 +199,7 @@ func liars(lab *laboratory) error {
 	return nil
 }
 
-// verifyLiar says what is wrong: nothing that is no gRPC may be taken for consent.
+// verifyLiar returns what is wrong: invalid gRPC must not be taken for consent.
 func verifyLiar(found *outcome) []string {
 	problems := problem(found.Took > failuresTimeout+3*time.Second, "took %s", found.Took)
 	if found.route.Extension.IsOpen {

@@ -27,7 +27,7 @@ const (
 	settleTimeout = 5 * time.Second
 	// script is the Service of the scripted ext_proc, and decision that of the scripted ext_authz.
 	script, decision, opa = "script", "decision", "opa"
-	// crashTime is how long a proxy that crashes may take to be gone.
+	// crashTime is how long a crashing proxy may take to end.
 	crashTime = 300 * time.Millisecond
 	// maxGrowth is how much more memory a proxy may have after a part than before.
 	maxGrowth = 64 << 20
@@ -148,7 +148,7 @@ func (lab *laboratory) measure(name string, run func(*laboratory) error) error {
 	return nil
 }
 
-// exchange is a request, and what is asked of endpoint and service.
+// exchange is a request, with the scripts of endpoint and service.
 type exchange struct {
 	route       proxy.Route
 	name        string
@@ -177,7 +177,7 @@ type outcome struct {
 	hasCrashed bool
 }
 
-// skips says whether a case was not asked for.
+// skips reports whether a case was not selected.
 func (lab *laboratory) skips(name string) bool { return !strings.Contains(name, lab.chosen.match) }
 
 // run sends a request, and waits until all sides have seen the end of it.

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// modesTimeout is the message timeout where none is meant to pass.
+	// modesTimeout is the message timeout of cases without timeouts.
 	modesTimeout = 5 * time.Second
 	// modesBuffer holds the largest body of this part.
 	modesBuffer = 4 << 20
@@ -100,7 +100,7 @@ func seen(body []byte, mode string, isChanged bool) []byte {
 	return bytes.ToUpper(body)
 }
 
-// verifyMode says what is wrong with an exchange that must come through.
+// verifyMode returns what is wrong with an exchange that must pass.
 func verifyMode(found *outcome, isChanged bool) (problems, torn []string) {
 	extension := found.route.Extension
 	request := seen(backend.Text(found.size), extension.Request.Body, isChanged)
@@ -138,7 +138,7 @@ func verifyMode(found *outcome, isChanged bool) (problems, torn []string) {
 	return append(problems, verifySight(found)...), torn
 }
 
-// verifySight says what the service should have seen, or not.
+// verifySight returns what the service got too much or too little.
 func verifySight(found *outcome) []string {
 	var problems []string
 	wrong := func(isWrong bool, format string, arguments ...any) {

@@ -43,7 +43,7 @@ type part struct {
 	MemoryPeak   int     `json:"memory_peak"`
 }
 
-// results are what the proof showed.
+// results are the findings of a run.
 type results struct {
 	Command    string            `json:"command"`
 	Peer       string            `json:"peer"`
@@ -102,7 +102,7 @@ func (results *results) write(file string) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// versions are those of what the proof is made of.
+// versions are those of the programs in the proof.
 func versions() map[string]string {
 	found := map[string]string{}
 	build, isKnown := debug.ReadBuildInfo()

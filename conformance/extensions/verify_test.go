@@ -13,7 +13,7 @@ import (
 	"fairway.dev/conformance/extensions/proxy"
 )
 
-// arrived is an outcome in which all came through.
+// arrived is an outcome in which everything passed.
 func arrived(mode string, isOpen bool) *outcome {
 	asked := exchange{size: 1_000, reply: 900, chunked: true, trailers: true,
 		route: proxy.Route{Extension: &proxy.Extension{IsOpen: isOpen, Request: proxy.Message{Body: mode}}}}

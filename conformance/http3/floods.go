@@ -1,6 +1,6 @@
 package main
 
-// This file owns the group `floods`: much of one thing, small enough for any machine, while another client is served.
+// This file owns the group `floods`: attacks that are small enough for any machine, while another client is served.
 
 import (
 	"bytes"
@@ -140,7 +140,7 @@ func (lab *laboratory) flood(one flooding) error {
 
 func milliseconds(time time.Duration) float64 { return float64(time.Microseconds()) / 1000 }
 
-// problems are what a flood must not do.
+// problems are the violations of a flood.
 func (flood flood) problems() []string {
 	var found []string
 	if flood.MemoryPeak > flood.MemoryBefore+maxFloodGrowth {
@@ -190,7 +190,7 @@ func (lab *laboratory) watchConnects(stopped <-chan struct{}) (times []time.Dura
 	}
 }
 
-// ended says how a connection of a flood is: it goes on, or the server has closed it.
+// ended describes the state of a flood's connection: it continues, or the server has closed it.
 func (link *link) ended() string {
 	if link.Context().Err() == nil {
 		return "taken"
@@ -241,7 +241,7 @@ func (link *link) floodUni(ctx context.Context, stream *quic.SendStream, one []b
 			break
 		}
 	}
-	// What the server thinks of it is known when it has answered a request after it.
+	// The server's reaction is known when it has responded to a later request.
 	link.isServed()
 	return fmt.Sprintf("%d frames", sent), link.ended(), ctx.Err()
 }
@@ -364,7 +364,7 @@ type deaf struct {
 	sent, dropped atomic.Int64
 }
 
-// ReadFrom drops what comes.
+// ReadFrom drops received datagrams.
 func (deaf *deaf) ReadFrom(buffer []byte) (int, net.Addr, error) {
 	for {
 		if _, _, err := deaf.UDPConn.ReadFrom(buffer); err != nil {
@@ -386,7 +386,7 @@ func (deaf *deaf) WriteTo(packet []byte, to net.Addr) (int, error) {
 // packetConn hides the methods of a socket with which quic-go would go past deaf.
 type packetConn struct{ net.PacketConn }
 
-// floodInitials begins handshakes and never answers.
+// floodInitials begins handshakes and never continues them.
 func (lab *laboratory) floodInitials(ctx context.Context, count int) (string, string, error) {
 	const atOnce = 50
 	var packets, dropped int64

@@ -38,7 +38,7 @@ type step struct {
 	then action
 	// code is that of a reset or stop.
 	code uint64
-	// server is the type of a stream of the server, which is asked to stop.
+	// server is the type of a server stream that is asked to stop.
 	server uint64
 }
 
@@ -58,7 +58,7 @@ const (
 	bytewise
 )
 
-// outcome is what a server does.
+// outcome is the server's reaction.
 type outcome struct {
 	kind outcomeKind
 	code uint64
@@ -76,9 +76,9 @@ const (
 	streamError outcomeKind = "stream error"
 	// response is a whole response.
 	response outcomeKind = "response"
-	// open is a connection that goes on: another request on it is served.
+	// open is a connection that continues: another request on it is served.
 	open outcomeKind = "goes on"
-	// absent is a stream of the server that there is not.
+	// absent is a server stream that does not exist.
 	absent outcomeKind = "no such stream"
 	// broken is everything else.
 	broken outcomeKind = "broken"
@@ -96,7 +96,7 @@ func (outcome outcome) String() string {
 	return string(outcome.kind)
 }
 
-// is compares with something wanted, where a status may be a class, as in "4xx".
+// is compares with an expectation, where a status may be a class, such as "4xx".
 func (outcome outcome) is(wanted outcome) bool {
 	if outcome.kind != wanted.kind || outcome.code != wanted.code {
 		return false
@@ -117,16 +117,16 @@ func words(outcomes []outcome) string {
 type hostileCase struct {
 	area, name, rule string
 	steps            []step
-	// wants are what the rule allows.
+	// wants are the outcomes that the rule allows.
 	wants []outcome
 }
 
-// run is what a connection did of its case.
+// run is the progress of a case on a connection.
 type run struct {
 	*link
 	streams map[string]*quic.Stream
 	sending map[string]*quic.SendStream
-	// responses are the outcomes of streams that came to their ends.
+	// responses are the outcomes of ended streams.
 	responses map[string]chan outcome
 	first     string
 }
@@ -273,7 +273,7 @@ func readOutcome(stream *quic.Stream) outcome {
 	return outcome{kind: response, status: read.Status}
 }
 
-// observe waits for something that is wanted, and otherwise returns what there is after a while.
+// observe waits for an expected outcome, and otherwise returns the current one after a timeout.
 func (run *run) observe(wants []outcome) outcome {
 	kinds := map[outcomeKind]bool{}
 	for _, want := range wants {

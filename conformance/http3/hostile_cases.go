@@ -12,7 +12,7 @@ import (
 	"fairway.dev/conformance/http3/wire"
 )
 
-// What rules want.
+// The outcomes that rules require.
 func closes(codes ...uint64) []outcome { return outcomes(connectionError, codes) }
 func resets(codes ...uint64) []outcome { return outcomes(streamError, codes) }
 
@@ -34,7 +34,7 @@ var (
 
 func either(all ...[]outcome) []outcome { return slices.Concat(all...) }
 
-// start is what a client sends first.
+// start is sent first by a client.
 var start = step{stream: control, bytes: controlStart}
 
 // get is a request.
@@ -68,7 +68,7 @@ func first(frame []byte) []step {
 // settings is a control stream with these settings.
 func settings(pairs ...uint64) []step { return first(wire.SettingsFrame(pairs...)) }
 
-// after is steps after a request that was answered, so that the server has seen what came before.
+// after runs steps after a completed request, so that the server has processed all earlier bytes.
 func after(steps ...step) []step {
 	return slices.Concat([]step{start, {stream: request1, bytes: get(), then: await}}, steps)
 }

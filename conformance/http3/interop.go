@@ -203,7 +203,7 @@ func largeHeader(client *client) error {
 	return getsText(client)
 }
 
-// pingPong sends a piece only when the one before came back.
+// pingPong sends a piece only after the previous one was returned.
 func pingPong(client *client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()

@@ -17,7 +17,7 @@ const (
 	deadline = 10 * time.Second
 	// maxGrowth is how much more memory a server may have after a group than before.
 	maxGrowth = 64 << 20
-	// crashTime is how long a server that crashes may take to be gone.
+	// crashTime is how long a crashing server may take to end.
 	crashTime = 200 * time.Millisecond
 )
 
@@ -95,7 +95,7 @@ func (lab *laboratory) close() {
 	fmt.Println("the logs of this run are in", lab.directory)
 }
 
-// skips says whether a case was not asked for.
+// skips reports whether a case was not selected.
 func (lab *laboratory) skips(name string) bool { return !strings.Contains(name, lab.chosen.match) }
 
 // measure runs a group, and looks at the memory of the server before and after it.

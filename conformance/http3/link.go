@@ -25,15 +25,15 @@ type link struct {
 	mutex sync.Mutex
 	// streams are the server's unidirectional streams by type.
 	streams map[uint64]*quic.ReceiveStream
-	// settings are nil until they came.
+	// settings are nil until they are received.
 	settings map[uint64]uint64
 	// goAways are the IDs of GOAWAY frames.
 	goAways []uint64
-	// fault is what is wrong with the server's streams.
+	// fault is an error of the server's streams.
 	fault error
 }
 
-// tlsFor is what a client of a host uses.
+// tlsFor is the client configuration for a host.
 func (lab *laboratory) tlsFor(host string) *tls.Config {
 	return &tls.Config{ServerName: host, RootCAs: lab.plan.Certificates.Roots, NextProtos: []string{"h3"}}
 }
@@ -51,7 +51,7 @@ func (lab *laboratory) dial() (*link, error) {
 	return opened, nil
 }
 
-// open is dial with what a client sends first.
+// open dials and sends the first bytes of a client.
 func (lab *laboratory) open() (*link, error) {
 	opened, err := lab.dial()
 	if err == nil {
@@ -133,7 +133,7 @@ func (link *link) readControl(stream io.Reader) error {
 	return err
 }
 
-// seen calls a function that looks at what the server sent.
+// seen calls a function that inspects the received data.
 func (link *link) seen(look func() bool) bool {
 	link.mutex.Lock()
 	defer link.mutex.Unlock()
@@ -173,7 +173,7 @@ func (link *link) ask(host, path string, more ...wire.Field) (*wire.Response, er
 	return wire.ReadResponse(stream)
 }
 
-// isServed says whether a request is answered with 200.
+// isServed reports whether a request gets 200.
 func (link *link) isServed() bool {
 	response, err := link.ask(peer.PlainHost, "/")
 	return err == nil && response.Status == "200"

@@ -47,13 +47,13 @@ func readOptions() options {
 	return chosen
 }
 
-// has says whether a group was asked for.
+// has reports whether a group was selected.
 func (chosen options) has(group string) bool {
 	return chosen.only == "" || strings.Contains(","+chosen.only+",", ","+group+",")
 }
 
 func main() {
-	// Clients and servers of net/http and quic-go complain here of what is done on purpose.
+	// Clients and servers of net/http and quic-go log faults here that the cases make on purpose.
 	log.SetOutput(io.Discard)
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	if len(os.Args) == 3 && os.Args[1] == peer.ServeArgument {

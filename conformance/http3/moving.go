@@ -20,7 +20,7 @@ import (
 	"fairway.dev/conformance/http3/relay"
 )
 
-// inFlight are the requests that a server has when it is asked to end, and draining the connections that have them.
+// inFlight is the number of requests in flight when the server is asked to end, and draining that of their connections.
 const inFlight, draining = 20, 4
 
 // unknownVersion sends a long header of another version, and reads which versions there are.

@@ -31,7 +31,7 @@ type condition struct {
 // conditions are the rows of the group. Sizes are such that a transfer takes at least some round trips and at most some seconds.
 func conditions() []condition {
 	const oneWay = 20 * time.Millisecond
-	// 100 Mbit/s, with a queue of half of what is on its way in 40 ms.
+	// 100 Mbit/s, with a queue of half the data in flight during 40 ms.
 	const rate, queue = 12_500_000, 256 << 10
 	reordered := relay.Network{Held: 0.05, HeldFor: 8, HeldAtMost: 10 * time.Millisecond}
 	return []condition{
@@ -46,10 +46,10 @@ func conditions() []condition {
 	}
 }
 
-// measures are what is done on each connection, one after the other.
+// measures run one after another on each connection.
 var measures = [...]string{"download", "upload", fmt.Sprint(streamsAtOnce, " requests at once")}
 
-// passage is what came of one connection: the seconds and the error of each measure, and what the relay did.
+// passage is the outcome of one connection: the seconds and the error of each measure, and the counts of the relay.
 type passage struct {
 	seconds  [len(measures)]float64
 	problems [len(measures)]error
@@ -132,7 +132,7 @@ func (lab *laboratory) compare(condition condition, rival *peer.Process) error {
 	return nil
 }
 
-// checkRelay says whether the relay has done what it is for.
+// checkRelay reports whether the relay has done its part.
 func (condition condition) checkRelay(passages []passage) error {
 	counts := sum(passages)
 	network := condition.network

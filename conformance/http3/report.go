@@ -22,9 +22,9 @@ type result struct {
 	// Area is a part of a group.
 	Area string `json:"area,omitempty"`
 	Name string `json:"name"`
-	// Rule is what says how it should be.
+	// Rule is the section that requires the outcome.
 	Rule string `json:"rule,omitempty"`
-	// Want and Got are what is right and what came, in words.
+	// Want and Got are the expected and the actual outcome, in words.
 	Want     string   `json:"want,omitempty"`
 	Got      string   `json:"got,omitempty"`
 	Problems []string `json:"problems,omitempty"`
@@ -49,7 +49,7 @@ type group struct {
 	MemoryAfter  int     `json:"memory_after"`
 }
 
-// flood is what a flood did.
+// flood is the outcome of a flood.
 type flood struct {
 	Name         string  `json:"name"`
 	Sent         string  `json:"sent"`
@@ -57,14 +57,14 @@ type flood struct {
 	MemoryBefore int     `json:"memory_before"`
 	MemoryPeak   int     `json:"memory_peak"`
 	MemoryAfter  int     `json:"memory_after"`
-	// Answered are the requests of another client meanwhile, and Median and Slowest their milliseconds.
+	// Answered are the requests of another client at the same time, and Median and Slowest their milliseconds.
 	Answered int     `json:"answered"`
 	Failed   int     `json:"failed"`
 	Median   float64 `json:"median_ms"`
 	Slowest  float64 `json:"slowest_ms"`
 	// Connect is how long a new connection took meanwhile, in milliseconds.
 	Connect float64 `json:"connect_ms"`
-	// End is what the server did about it.
+	// End is the server's reaction.
 	End string `json:"end"`
 }
 

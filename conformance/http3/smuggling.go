@@ -25,8 +25,8 @@ const (
 	refused verdict = "refused"
 	// forwarded requests reach the endpoint, as one whole request.
 	forwarded verdict = "forwarded"
-	// cut requests may reach the endpoint up to the length that they announced, as what comes after it is seen only then. The client
-	// must not take that for success.
+	// cut requests may reach the endpoint up to their announced length, because later bytes are only read then. The client must
+	// not take that for success.
 	cut verdict = "refused, at the latest at its length"
 	// free are requests about which the rules leave the choice.
 	free verdict = "refused or forwarded"
@@ -95,7 +95,7 @@ func (lab *laboratory) smuggle(one smuggledCase, host string, recorder *backend.
 	return answer, judge(one, host, answer, recorder.Take())
 }
 
-// sendCase sends the request and says what came back.
+// sendCase sends the request and describes the response.
 func (link *link) sendCase(one smuggledCase, host string) string {
 	stream, err := link.OpenStream()
 	if err != nil {
@@ -124,7 +124,7 @@ func (link *link) sendCase(one smuggledCase, host string) string {
 	return read.Status
 }
 
-// judge compares what an endpoint saw with what it may see.
+// judge compares what an endpoint received with what it may receive.
 func judge(one smuggledCase, host, answer string, seen []backend.Recorded) []string {
 	var problems []string
 	var whole []backend.Recorded

@@ -87,7 +87,7 @@ func connectionCases() []smuggledCase {
 	}
 }
 
-// lengthCases are bodies and what is said of their lengths.
+// lengthCases are bodies with announced lengths.
 func lengthCases() []smuggledCase {
 	const rule = "RFC 9114 §4.1.2"
 	post := func(name string, want verdict, frames []byte, body string, lengths ...string) smuggledCase {

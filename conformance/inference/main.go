@@ -64,7 +64,7 @@ func serverOf(picker *Picker, secure bool) (*grpc.Server, error) {
 	return server, nil
 }
 
-// ownCertificate makes what nobody can verify, as the reference picker does where it is given no certificate.
+// ownCertificate creates a self-signed certificate, as the reference picker does if it has none.
 func ownCertificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

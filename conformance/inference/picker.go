@@ -102,7 +102,7 @@ func (p *Picker) answer(one *exchange, message *extproc.ProcessingRequest) error
 	return status.Error(codes.InvalidArgument, "a message of no known kind")
 }
 
-// pick answers the headers of a request, and sends its body back.
+// pick responds to the headers of a request, and sends its body back.
 func (p *Picker) pick(one *exchange, body []*extproc.ProcessingResponse) error {
 	asked := one.headers[conduct]
 	switch asked {

@@ -133,7 +133,7 @@ func (lab *laboratory) stopCollector() {
 	}
 }
 
-// endpoint is what --otlp-endpoint says.
+// endpoint is the value of --otlp-endpoint.
 func (lab *laboratory) endpoint(protocol string) string {
 	if protocol == "http" {
 		return "http://" + lab.addresses.HTTP
@@ -156,7 +156,7 @@ func (lab *laboratory) tracingFlags(protocol string, settings traffic.Settings) 
 	}
 }
 
-// startFairway starts a Fairway with clients of its own, after everything that came before was forgotten.
+// startFairway starts a Fairway with its own clients, after all records were dropped.
 func (lab *laboratory) startFairway(flags []string) (*fairway.Process, *traffic.Clients, error) {
 	lab.sink.Forget()
 	lab.record.Forget()
@@ -171,7 +171,7 @@ func (lab *laboratory) startFairway(flags []string) (*fairway.Process, *traffic.
 	return process, clients, err
 }
 
-// counted is what Fairway says of its spans.
+// counted are Fairway's counters of spans.
 type counted struct {
 	Sent             int `json:"sent"`
 	Dropped          int `json:"dropped"`
@@ -228,7 +228,7 @@ func (lab *laboratory) settle(process *fairway.Process) (counted, error) {
 	return last, failed
 }
 
-// exchanges puts together what is known of requests.
+// exchanges joins the records of requests.
 func (lab *laboratory) exchanges(process *fairway.Process, outcomes []*traffic.Outcome) []tree.Exchange {
 	all := make([]tree.Exchange, 0, len(outcomes))
 	for _, outcome := range outcomes {

@@ -1,7 +1,7 @@
 package main
 
-// This file owns the third part: collectors that never answer or answer what is not true, one after the other in front of one Fairway,
-// and the real collector after them.
+// This file owns the third part: collectors that never respond or respond falsely, one after the other behind one Fairway, and
+// then the real collector.
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// contactTimeout bounds how long Fairway may wait before it asks a collector again, whatever the last one said.
+	// contactTimeout bounds how long Fairway may wait before it contacts a collector again, whatever the previous one said.
 	contactTimeout = 2 * time.Minute
 	// maxContacts bounds how often Fairway asks a collector that is wrong, in a second.
 	maxContacts = 20
@@ -78,12 +78,13 @@ func unreachable(address string) (*liar.Liar, error) {
 		return nil, err
 	}
 	hidden := liar.Closing(hole.Close)
-	// Nobody can count connects that get no answer.
+	// Connects without a response cannot be counted.
 	hidden.Contacts.Store(1)
 	return hidden, nil
 }
 
-// runLie keeps one collector under load, at least until Fairway has asked it. It also returns how many spans the load had.
+// runLie keeps one collector under load, at least until Fairway has contacted it. It also returns the number of spans of the
+// load.
 func (lab *laboratory) runLie(protocol string, number int, lie liar.Lie, process *fairway.Process, clients *traffic.Clients) (lieResult, int, error) {
 	address := lab.addresses.GRPC
 	if protocol == "http" {

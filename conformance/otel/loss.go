@@ -27,7 +27,7 @@ const (
 	moreMemory  = 16 << 20
 )
 
-// phase is what a part of the load saw.
+// phase is the outcome of a part of the load.
 type phase struct {
 	Name     string  `json:"name,omitempty"`
 	Requests int     `json:"requests"`
@@ -40,7 +40,7 @@ type phase struct {
 	from, to time.Time
 }
 
-// lossResult is what an outage cost.
+// lossResult is the cost of an outage.
 type lossResult struct {
 	Protocol string         `json:"protocol"`
 	Outage   float64        `json:"outage_seconds"`
@@ -169,7 +169,7 @@ func (result *lossResult) judge(name string, results *results) {
 	if more := result.Received - counted.Sent; more < 0 || more > maxBatch {
 		results.add(name, fmt.Sprintf("%d spans were sent, and %d arrived", counted.Sent, result.Received))
 	}
-	// What was counted as dropped and is not known to be lost was a connect, or had arrived without being confirmed.
+	// Spans counted as dropped that are not known to be lost belong to connects, or arrived without a confirmation.
 	if more := counted.Dropped - result.Lost; more < 0 || more > result.Connects+maxBatch {
 		results.add(name, fmt.Sprintf("%d spans were dropped, and %d are lost", counted.Dropped, result.Lost))
 	}
@@ -195,8 +195,8 @@ func (result *lossResult) print() {
 		result.Made, result.Connects, result.Counted.Sent, result.Counted.Dropped, result.Reasons, result.Received, result.Repeated, result.Lost)
 }
 
-// compare checks a phase against an earlier one. Where the machine made requests past Fairway slower, it may have made these slower
-// to the same degree.
+// compare checks a phase against an earlier one. If the machine slowed requests past Fairway down, it may have slowed these
+// down to the same degree.
 func (part *phase) compare(before *phase, name string, results *results) {
 	noise := 1.0
 	if before.Control > 0 {

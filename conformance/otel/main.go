@@ -42,7 +42,7 @@ func readOptions() options {
 	return chosen
 }
 
-// has says whether a part of the proof was asked for.
+// has reports whether a part of the proof was selected.
 func (chosen options) has(part string) bool {
 	return chosen.only == "" || strings.Contains(","+chosen.only+",", ","+part+",")
 }

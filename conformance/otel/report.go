@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// maxShown bounds the problems of a run that are printed and kept.
+// maxShown bounds the problems of a run that are printed and stored.
 const maxShown = 20
 
-// results are what the proof showed.
+// results are the findings of a run.
 type results struct {
 	Command   string            `json:"command"`
 	Revision  string            `json:"revision"`

@@ -25,7 +25,7 @@ type treeRun struct {
 	requests int
 }
 
-// treeResult is what a run showed.
+// treeResult is the result of a run.
 type treeResult struct {
 	Name      string               `json:"name"`
 	Protocol  string               `json:"protocol"`

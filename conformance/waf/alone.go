@@ -29,7 +29,7 @@ SecRule REQUEST_HEADERS:` + marker + ` "@rx ^crs-9[5-8]" \
 SecRule REQUEST_HEADERS:` + marker + ` "@rx ^[a-z0-9-]+$" "id:999001,phase:1,pass,t:none,log,msg:'conformance %{MATCHED_VAR}'"
 `
 
-// verdict is what a WAF made of a request.
+// verdict is the WAF's decision about a request.
 type verdict struct {
 	Status      int   `json:"status"`
 	Interrupted bool  `json:"interrupted"`

@@ -32,7 +32,7 @@ func openAuditLog(path string) (*auditLog, error) {
 	return &auditLog{file: opened, reader: bufio.NewReader(opened), entries: map[string]audit.Entry{}}, nil
 }
 
-// wait reads until every id has a line, or until nothing new came for a while.
+// wait reads until every id has a line, or until no new line has arrived for a while.
 func (l *auditLog) wait(ids []string, patience time.Duration) error {
 	last := time.Now()
 	for {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// response is what the endpoint of the tests answers.
+// response is the response of the tests' endpoint.
 type response struct {
 	Status  int
 	Headers []header
 	Body    []byte
 }
 
-// respond answers as the endpoint that the Core Rule Set's tests expect: nothing, and at /reflect what the request asks for.
+// respond acts as the endpoint that the Core Rule Set's tests expect: empty responses, and at /reflect the requested one.
 func respond(method, target string, body []byte) response {
 	empty := response{Status: http.StatusOK, Headers: []header{{"Content-Type", "text/plain"}}}
 	if method != http.MethodPost || !(target == "/reflect" || strings.HasPrefix(target, "/reflect/")) {

@@ -107,7 +107,7 @@ func dechunk(rest []byte) ([]byte, error) {
 
 var token = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// asHTTP2 is the same request in HTTP/2, or why it cannot be said there.
+// asHTTP2 is the same request in HTTP/2, or why HTTP/2 cannot express it.
 func (m *message) asHTTP2() (*message, error) {
 	two := &message{Method: m.Method, Target: m.Target, Protocol: "HTTP/2", Body: m.Body}
 	switch {

@@ -20,7 +20,7 @@ type calls struct {
 	*answering
 }
 
-// either is a handler for both: calls are told by their content type.
+// either is a handler for both: calls are recognised by their content type.
 func either(a *answering) http.Handler {
 	server := grpc.NewServer()
 	testgrpc.RegisterTestServiceServer(server, calls{answering: a})
@@ -33,7 +33,7 @@ func either(a *answering) http.Handler {
 	})
 }
 
-// UnaryCall is noted, waits as long as its metadata says, and answers with its pod and id.
+// UnaryCall is recorded, waits as long as its metadata says, and returns its pod and id.
 func (c calls) UnaryCall(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 	id := one(ctx, "id")
 	if err := c.notes.write(id); err != nil {
@@ -45,7 +45,7 @@ func (c calls) UnaryCall(ctx context.Context, _ *testgrpc.SimpleRequest) (*testg
 	return &testgrpc.SimpleResponse{Username: c.pod, OauthScope: id}, nil
 }
 
-// StreamingOutputCall sends messages at the times that were asked for.
+// StreamingOutputCall sends messages at the requested times.
 func (c calls) StreamingOutputCall(request *testgrpc.StreamingOutputCallRequest, stream testgrpc.TestService_StreamingOutputCallServer) error {
 	for _, wanted := range request.GetResponseParameters() {
 		time.Sleep(time.Duration(wanted.GetIntervalUs()) * time.Microsecond)
@@ -56,7 +56,7 @@ func (c calls) StreamingOutputCall(request *testgrpc.StreamingOutputCallRequest,
 	return nil
 }
 
-// FullDuplexCall answers each message with those that it asks for.
+// FullDuplexCall responds to each message with the requested ones.
 func (c calls) FullDuplexCall(stream testgrpc.TestService_FullDuplexCallServer) error {
 	for {
 		request, err := stream.Recv()

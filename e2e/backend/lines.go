@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// answerLines serves connections on which each line is answered by one.
+// answerLines serves connections on which each line gets a line in response.
 func (a *answering) answerLines(listener net.Listener) error {
 	for {
 		conn, err := listener.Accept()
@@ -17,7 +17,7 @@ func (a *answering) answerLines(listener net.Listener) error {
 	}
 }
 
-// converse answers each line with `NAME LINE`, where NAME is that of the pod, until the client ends the connection.
+// converse responds to each line with `NAME LINE`, where NAME is that of the pod, until the client ends the connection.
 func (a *answering) converse(conn net.Conn) {
 	defer conn.Close()
 	lines := bufio.NewScanner(conn)

@@ -1,6 +1,6 @@
-// Command backend is what the scenarios put behind Fairway: it answers with its pod's name and the request's id, tells the
-// ledger of the test of every POST and every call of gRPC before it answers, and ends at once on SIGTERM, as backends without any care do. It never
-// retries, never drains and never delays unless asked to. Lines of TCP it answers on a port of their own.
+// Command backend is the server behind Fairway in the scenarios: it responds with its pod's name and the request's id, reports
+// every POST and gRPC call to the ledger of the test before it responds, and exits at once on SIGTERM, as simple backends do.
+// It never retries, never drains and never delays unless asked to. TCP lines have their own port.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	log.Fatalf("backend: %v", both.ListenAndServe())
 }
 
-// answering is the server with what its environment says of it.
+// answering is the server as configured by its environment.
 type answering struct {
 	pod    string
 	listen string
@@ -51,9 +51,9 @@ type answering struct {
 	notes  *notes
 }
 
-// fromEnvironment reads POD (default: the host's name, which is the pod's), LISTEN, LINES (where lines
-// of TCP are answered; nowhere by default), FILLER (bytes after the line) and LEDGER (address of the test's ledger; without it
-// POSTs are answered and not noted).
+// fromEnvironment reads POD (default: the host's name, which is the pod's), LISTEN, LINES (address for TCP lines; none by
+// default), FILLER (bytes after the line) and LEDGER (address of the test's ledger; without it POSTs are served and not
+// reported).
 func fromEnvironment() (*answering, error) {
 	pod := os.Getenv("POD")
 	if pod == "" {
@@ -84,12 +84,12 @@ func fromEnvironment() (*answering, error) {
 	}, nil
 }
 
-// ServeHTTP answers `pod=NAME id=ID method=METHOD`, a line feed and the filler. `?delay=50ms` waits before that.
+// ServeHTTP responds with `pod=NAME id=ID method=METHOD`, a line feed and the filler. `?delay=50ms` waits before that.
 func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	id := query.Get("id")
 	if r.Method == http.MethodPost {
-		// Noted before anything else: whoever dies after this has counted as having done the work.
+		// Reported before anything else: a pod that dies after this counts as having done the work.
 		if err := a.notes.write(id); err != nil {
 			log.Printf("backend: note POST %s: %v", id, err)
 		}

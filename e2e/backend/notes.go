@@ -17,8 +17,8 @@ type notes struct {
 	conn net.Conn
 }
 
-// patience bounds what a ledger that cannot be reached costs an answer. A SYN that is lost on a busy machine is sent again after 1,
-// 3 and 7 s; an answer without a note would look like a ledger that is wrong.
+// patience bounds the delay of a response when the ledger cannot be reached. A SYN that is lost on a busy machine is sent again
+// after 1, 3 and 7 s; a response without a note would look like a faulty ledger.
 const patience = 10 * time.Second
 
 // write notes one POST. A note that failed on an old connection is tried once on a new one; the ledger may see it twice

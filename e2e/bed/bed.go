@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// Bed names the programs and what they work on. All of it comes from the environment, set by e2e/run.sh.
+// Bed names the programs and their inputs. All of it comes from the environment, set by e2e/run.sh.
 type Bed struct {
 	Testbed string
 	Name    string
 	Helm    string
 	Chart   string
 	Fairway string
-	// Image and Next are two names of the same binary: what is installed, and what it is rolled to.
+	// Image and Next are two names of the same binary: the installed one, and the one that it is rolled to.
 	Image   string
 	Next    string
 	Backend string
 	// CoreDNS and Redis are images of these programs.
 	CoreDNS string
 	Redis   string
-	// Programs is e2e/programs/tool, which has the programs that people run beside Fairway.
+	// Programs is e2e/programs/tool, with the programs that people run next to Fairway.
 	Programs string
 	// Suite is the name of the scenarios that run, and of the file with their figures.
 	Suite string

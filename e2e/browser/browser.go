@@ -21,7 +21,7 @@ import (
 // waits for a page asks again.
 const answerLimit = 10 * time.Second
 
-// heldLimit bounds how long it takes until a request is held up.
+// heldLimit bounds the time until a request is paused.
 const heldLimit = 30 * time.Second
 
 // Options say which addresses and certificates a browser takes.
@@ -84,7 +84,7 @@ func (b *Browser) start(ctx context.Context, options Options) error {
 		return fmt.Errorf("make a pipe from Chromium: %w", err)
 	}
 	b.in = in
-	// Chromium reads commands from descriptor 3 and writes answers to 4.
+	// Chromium reads commands from descriptor 3 and writes responses to 4.
 	b.command.ExtraFiles = []*os.File{commands, answers}
 	if err := b.command.Start(); err != nil {
 		return fmt.Errorf("start Chromium (Debian: apt-get install chromium): %w", err)
@@ -108,7 +108,7 @@ func (b *Browser) attach(ctx context.Context) error {
 	return b.call(ctx, "Page.enable", nil, nil)
 }
 
-// read gives answers to those who wait for them, until Chromium ends.
+// read delivers responses to their callers until Chromium ends.
 func (b *Browser) read(out io.ReadCloser) {
 	defer out.Close()
 	reader := bufio.NewReader(out)
@@ -157,7 +157,7 @@ func (b *Browser) end(err error) {
 	}
 }
 
-// call sends a command and puts what Chromium answers into result, unless that is nil.
+// call sends a command and stores Chromium's response in result, unless that is nil.
 func (b *Browser) call(ctx context.Context, method string, params map[string]any, result any) error {
 	waiting := make(chan answer, 1)
 	b.lock.Lock()
@@ -202,7 +202,7 @@ func (b *Browser) call(ctx context.Context, method string, params map[string]any
 	}
 }
 
-// Open goes to an address, as somebody who types it, and waits until its server has answered.
+// Open goes to an address, as a user who types it, and waits for the response.
 func (b *Browser) Open(ctx context.Context, url string) error {
 	var opened struct{ ErrorText string }
 	if err := b.call(ctx, "Page.navigate", map[string]any{"url": url}, &opened); err != nil {
@@ -214,7 +214,7 @@ func (b *Browser) Open(ctx context.Context, url string) error {
 	return nil
 }
 
-// Begin goes to an address without waiting for an answer: where requests are held up, or nobody answers.
+// Begin goes to an address without waiting for a response: for paused requests and unresponsive servers.
 func (b *Browser) Begin(ctx context.Context, url string) error {
 	text, err := json.Marshal(url)
 	if err != nil {
@@ -271,7 +271,7 @@ func (b *Browser) Hold(ctx context.Context, pattern string) error {
 	return b.call(ctx, "Fetch.enable", map[string]any{"patterns": []map[string]any{{"urlPattern": pattern}}}, nil)
 }
 
-// AwaitHeld waits for a request that is held up, and gives its number.
+// AwaitHeld waits for a paused request, and returns its number.
 func (b *Browser) AwaitHeld(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
@@ -283,7 +283,7 @@ func (b *Browser) AwaitHeld(ctx context.Context) (string, error) {
 	}
 }
 
-// LetGo sends the request that was held up, and holds up none any more.
+// LetGo continues the paused request, and pauses no others.
 func (b *Browser) LetGo(ctx context.Context, id string) error {
 	if err := b.call(ctx, "Fetch.continueRequest", map[string]any{"requestId": id}, nil); err != nil {
 		return err

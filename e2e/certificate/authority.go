@@ -89,7 +89,7 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// Client is what a client of the host trusts.
+// Client is the trust of the host's clients.
 func (a *Authority) Client(host string) *tls.Config {
 	trusted := x509.NewCertPool()
 	trusted.AddCert(a.certificate)

@@ -1,4 +1,4 @@
-// Package cluster is what scenarios do to a cluster: objects made and changed through the API, and conditions awaited. It
+// Package cluster changes a cluster for scenarios: it creates and changes objects through the API, and waits for conditions. It
 // never sends a request through Fairway.
 package cluster
 
@@ -48,8 +48,8 @@ func Connect(kubeconfig string) (*Cluster, error) {
 // pause is between two looks at a condition.
 const pause = 50 * time.Millisecond
 
-// Eventually waits until look says that it is so; what it looked for and what it last saw are in the error. An error of look
-// is a thing that it saw: while faults are about, the API does not always answer.
+// Eventually polls look until it succeeds; the error names the condition and the last observation. An error of look is an
+// observation: during faults, the API does not always respond.
 func Eventually(ctx context.Context, limit time.Duration, what string, look func(context.Context) (bool, string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -144,8 +144,8 @@ func (c *Cluster) ServiceAddresses(ctx context.Context, namespace, name string) 
 	return found, err
 }
 
-// AwaitReachable waits until a port of an address takes connections. The address of a Service is in its status before kube-proxy of
-// the node leads anywhere, and who connects in between is told after three seconds that there is no route.
+// AwaitReachable waits until a port of an address accepts connections. The address of a Service is in its status before
+// kube-proxy of the node forwards it, and earlier connects fail after three seconds without a route.
 func (c *Cluster) AwaitReachable(ctx context.Context, address netip.Addr, port int) error {
 	target := Join(address, port)
 	dialer := net.Dialer{Timeout: 2 * time.Second}

@@ -23,7 +23,7 @@ var (
 	tcpRoutes  = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "tcproutes"}
 )
 
-// labelOfGateway is on what is made for a Gateway (GEP-1762).
+// labelOfGateway is on objects that belong to a Gateway (GEP-1762).
 const labelOfGateway = "gateway.networking.k8s.io/gateway-name"
 
 // addressing bounds how long a new Gateway may be without an address.
@@ -138,8 +138,8 @@ func programmed(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// OfGateway are the Services that were made for a Gateway, and the EndpointSlices of these Services. While there is a
-// Service it also counts slices of that name, so that what is left behind is seen.
+// OfGateway are the Services of a Gateway and their EndpointSlices. Slices with the name of an existing Service count as well,
+// so that leftovers are found.
 func (c *Cluster) OfGateway(ctx context.Context, namespace, name string) ([]core.Service, []discovery.EndpointSlice, error) {
 	services, err := c.API.CoreV1().Services(namespace).List(ctx, meta.ListOptions{LabelSelector: labelOfGateway + "=" + name})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Port is where backends listen for requests, and LinesPort where those that answer lines listen for them. LinesPort is also
-// the port of the Service.
+// Port is where backends listen for requests, and LinesPort where they listen for TCP lines. LinesPort is also the port of the
+// Service.
 const (
 	Port      = 8080
 	LinesPort = 7000
@@ -31,11 +31,11 @@ type Workload struct {
 	Ledger string
 	// Families of the Service; none for the cluster's default.
 	Families []core.IPFamily
-	// Lines says that pods also answer lines of TCP.
+	// Lines is set if pods also serve TCP lines.
 	Lines bool
 }
 
-// settling bounds how long pods may take to come or go: far beyond what they need.
+// settling bounds how long pods may take to start or end: far beyond what they need.
 const settling = 3 * time.Minute
 
 func labels(name string) map[string]string { return map[string]string{"app": name} }
@@ -69,7 +69,7 @@ func (w Workload) service() *core.Service {
 	return &core.Service{ObjectMeta: meta.ObjectMeta{Name: w.Name}, Spec: spec}
 }
 
-// deployment has neither a preStop hook nor any other care for those who are being served.
+// deployment has no preStop hook and no graceful shutdown.
 func (w Workload) deployment() *apps.Deployment {
 	container := core.Container{
 		Name:  "backend",

@@ -1,5 +1,5 @@
-// Package ledger receives a note of every POST that any backend was given, and says which were given twice. It never speaks
-// to clients: what they were answered it is told at the end.
+// Package ledger receives a note of every POST that any backend received, and reports duplicates. It never speaks to clients:
+// it gets their results at the end.
 package ledger
 
 import (
@@ -16,7 +16,7 @@ type Ledger struct {
 	listener net.Listener
 
 	lock sync.Mutex
-	// Notes by id: "POD MARK". The mark tells a note that was sent again from a request that came again.
+	// Notes by id: "POD MARK". The mark distinguishes a repeated note from a repeated request.
 	notes map[string][]string
 	bad   []string
 }
@@ -87,19 +87,19 @@ func (l *Ledger) complain(text string) {
 	l.bad = append(l.bad, text)
 }
 
-// Findings are what the ledger holds against the POSTs of one scenario.
+// Findings are the problems of the POSTs of one scenario.
 type Findings struct {
 	// Noted counts ids with the prefix that some backend had.
 	Noted int
 	// Doubled are ids that backends were given more than once, with who had them.
 	Doubled []string
-	// Unnoted are ids that a client was answered with success and that no backend noted: the instrument is broken then.
+	// Unnoted are ids of successful requests that no backend reported: then the test itself is broken.
 	Unnoted []string
 	// Bad are notes that could not be read.
 	Bad []string
 }
 
-// Findings compares the notes whose ids begin with prefix to the ids that clients saw answered.
+// Findings compares the notes whose ids begin with prefix with the results of clients.
 func (l *Ledger) Findings(prefix string, answered []string) Findings {
 	l.lock.Lock()
 	defer l.lock.Unlock()

@@ -18,7 +18,7 @@ type client struct {
 
 // channel sends requests of several clients.
 type channel interface {
-	// ask sends one and says which pod answered it.
+	// ask sends a request and returns the pod that responded.
 	ask(event *Event) (pod string, failed *failure)
 	close()
 }
@@ -114,7 +114,7 @@ func (c *client) attempt(event *Event) (string, *failure) {
 	return got.check(event.Method, event.ID)
 }
 
-// connect sees to it that there is a usable connection.
+// connect ensures a usable connection.
 func (c *client) connect(event *Event) *failure {
 	if c.conn != nil && c.conn.closedWhileIdle() {
 		c.tally.closedWhileIdle()

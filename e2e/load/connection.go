@@ -22,17 +22,17 @@ type connection struct {
 	raw    *net.TCPConn
 	stream net.Conn
 	reader *bufio.Reader
-	// opened is when it was asked for, connected when it was there.
+	// opened is when the connection was requested, connected when it was established.
 	opened, connected time.Time
 	// resent counts the segments that were repeated until then.
 	resent int
-	// served is how many answers came over it.
+	// served is the number of responses over it.
 	served int
 	// serial is that of the server's certificate, over TLS.
 	serial string
 }
 
-// answer is a complete answer.
+// answer is a complete response.
 type answer struct {
 	status int
 	body   string
@@ -101,7 +101,7 @@ func (c *connection) close() {
 	}
 }
 
-// exchange writes a request and reads its whole answer.
+// exchange writes a request and reads its whole response.
 func (c *connection) exchange(request []byte, method string, patience time.Duration) (answer, *failure) {
 	if err := c.stream.SetDeadline(time.Now().Add(patience)); err != nil {
 		return answer{}, writing(err)
@@ -181,7 +181,7 @@ func (c *connection) waiting() (int, error) {
 	return count, nil
 }
 
-// check compares an answer to what backend answers to this request.
+// check compares a response with the one that backend sends to this request.
 func (a answer) check(method, id string) (pod string, failed *failure) {
 	if a.status != http.StatusOK {
 		return "", &failure{
@@ -202,7 +202,8 @@ func (a answer) check(method, id string) (pod string, failed *failure) {
 	return pod, nil
 }
 
-// reason is Fairway's in an answer that it made, as in `502 Bad Gateway: upstream_closed`; of others the begin of the body.
+// reason is Fairway's reason in its own response, as in `502 Bad Gateway: upstream_closed`; of other responses it is the start
+// of the body.
 func (a answer) reason() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(a.body), "\n")
 	if _, reason, found := strings.Cut(line, ": "); found && strings.HasPrefix(line, strconv.Itoa(a.status)+" ") {

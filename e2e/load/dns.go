@@ -15,10 +15,10 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Lost is a query that got no answer in time; a resolver asks again.
+// Lost is a query without a timely response; a resolver asks again.
 const Lost Class = "no answer"
 
-// Wrong is an answer that says something else.
+// Wrong is a wrong response.
 const Wrong Class = "wrong answer"
 
 const (
@@ -28,12 +28,12 @@ const (
 	attempts = 5
 )
 
-// DNSPlan is what a resolver asks again and again.
+// DNSPlan is a query that a resolver repeats.
 type DNSPlan struct {
 	// Network is "udp" or "tcp".
 	Network string
 	Address string
-	// Name is asked for, with a dot at its end, and Want is its address.
+	// Name is the queried name, with a final dot, and Want is its address.
 	Name string
 	Want netip.Addr
 	// Clients ask side by side, Rate times in a second all together.
@@ -42,12 +42,12 @@ type DNSPlan struct {
 	Ports *Ports
 }
 
-// Answers is what became of queries.
+// Answers are the outcomes of queries.
 type Answers struct {
 	Queries, Answered int
-	// Attempts that had no good answer; the query was asked again.
+	// Attempts without a good response; the query was repeated.
 	Attempts []Event
-	// Failed are queries that no attempt answered, and those with a wrong answer.
+	// Failed are queries without a response from any attempt, and those with a wrong one.
 	Failed    []Event
 	Latencies []time.Duration
 	Took      time.Duration
@@ -103,7 +103,7 @@ func (r *Resolving) Stop() Answers {
 	return r.found
 }
 
-// query is one question, asked until it is answered or has been asked often enough.
+// query sends one question until it gets a response or the attempts are used up.
 func (r *Resolving) query() {
 	begin := time.Now()
 	var lost []Event
@@ -195,13 +195,13 @@ func (p DNSPlan) question(id uint16) ([]byte, error) {
 	return message.Pack()
 }
 
-// read takes one answer: a datagram, or what stands behind its length in a connection.
+// read reads one response: a datagram, or a message with a length prefix from a connection.
 func (p DNSPlan) read(conn net.Conn) ([]byte, error) {
 	buffer := make([]byte, 65_535)
 	if p.Network == "udp" {
 		count, err := conn.Read(buffer)
 		if err != nil {
-			// A port that is closed, or silence: for a resolver both are no answer.
+			// A closed port, or silence: for a resolver both mean no response.
 			return nil, fail(Lost, err)
 		}
 		return buffer[:count], nil
@@ -217,7 +217,7 @@ func (p DNSPlan) read(conn net.Conn) ([]byte, error) {
 	return answer, nil
 }
 
-// addressIn is the address in an answer to the question with this number.
+// addressIn returns the address in a response to the question with this number.
 func addressIn(answer []byte, id uint16) (netip.Addr, error) {
 	var message dnsmessage.Message
 	if err := message.Unpack(answer); err != nil {

@@ -63,7 +63,7 @@ func told(err error) *failure {
 // close cannot fail in a way that matters: all calls have an outcome.
 func (c *calls) close() { _ = c.conn.Close() }
 
-// Call makes one call and says what was seen of it.
+// Call makes one call and returns its outcome.
 func Call(plan Plan) Sight {
 	plan = plan.withDefaults()
 	c := newCalls(&plan)

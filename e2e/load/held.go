@@ -21,7 +21,7 @@ type Holding struct {
 	held Held
 }
 
-// Held is what became of the streams.
+// Held are the outcomes of the streams.
 type Held struct {
 	// Streams that have an outcome, Completed those that had all of their messages and a good end.
 	Streams, Completed int
@@ -40,7 +40,7 @@ const (
 	stillness = 20 * time.Second
 )
 
-// Hanging is a stream that neither goes on nor ends.
+// Hanging is a stream that neither continues nor ends.
 const Hanging Class = "hanging"
 
 // Hold begins; of the plan address, host, TLS, ports and the number of clients count.
@@ -144,7 +144,7 @@ func bothWays(ctx context.Context, client testgrpc.TestServiceClient, got func()
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		// The end of a stream is told by the receiving side.
+		// The receiving side reports the end of a stream.
 		if _, err := stream.Recv(); err != nil {
 			return ended(err)
 		}

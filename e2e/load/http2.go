@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// multiplexed is a connection of HTTP/2 that clients share. A connection that the server is done with finishes its requests
-// beside the next one. Nothing is sent again here: of Go's client only what is below that is used.
+// multiplexed is an HTTP/2 connection that clients share. After a GOAWAY, a connection finishes its requests while a new one
+// takes over. Nothing is retried: only the lower layer of Go's client is used.
 type multiplexed struct {
 	plan  *Plan
 	tally *tally
@@ -91,7 +91,7 @@ func (m *multiplexed) open() *failure {
 	return nil
 }
 
-// retire lets the connection finish what it carries.
+// retire lets the connection finish its requests.
 func (m *multiplexed) retire() {
 	if m.conn == nil {
 		return
@@ -108,7 +108,7 @@ func (m *multiplexed) retire() {
 	}()
 }
 
-// failed classes what a request met.
+// failed classifies the error of a request.
 func (m *multiplexed) failed(conn *http2.ClientConn, err error, otherwise func(error) *failure) *failure {
 	var reset http2.StreamError
 	var away http2.GoAwayError

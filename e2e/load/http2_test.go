@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// failing answers calls as Fairway does when a pod dies: every tenth call, and every stream after a message.
+// failing responds to calls as Fairway does when a pod dies: every tenth call fails, and every stream after a message.
 type failing struct {
 	testgrpc.UnimplementedTestServiceServer
 }

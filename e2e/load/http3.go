@@ -23,9 +23,9 @@ const (
 	keepAlive = 10 * time.Second
 )
 
-// http3Channel is the connection of HTTP/3 that clients share, or a new one for each request where the plan says so. A connection
-// that the server is done with finishes its requests beside the next one. Nothing is sent again here: of quic-go's client only what
-// is below that is used.
+// http3Channel is the HTTP/3 connection that clients share, or a new one for each request if the plan says so. After a GOAWAY,
+// a connection finishes its requests while a new one takes over. Nothing is retried: only the lower layer of quic-go's client
+// is used.
 type http3Channel struct {
 	plan  *Plan
 	tally *tally
@@ -169,7 +169,7 @@ func (c *http3Connection) close() {
 // unsent is a request of which nothing was sent, because its connection takes no more: no outcome of a request.
 const unsent Class = "not sent"
 
-// exchange sends a request and reads its whole answer.
+// exchange sends a request and reads its whole response.
 func (c *http3Connection) exchange(plan *Plan, method, id string) (string, *failure) {
 	ctx, cancel := context.WithTimeout(context.Background(), plan.AnswerTimeout)
 	defer cancel()
@@ -231,7 +231,7 @@ func failedHTTP3(err error, otherwise func(error) *failure) *failure {
 	return otherwise(err)
 }
 
-// connectingHTTP3 classes what a connection met before it was there.
+// connectingHTTP3 classifies an error while connecting.
 func connectingHTTP3(err error) *failure {
 	var (
 		broken *quic.TransportError
@@ -250,7 +250,7 @@ func connectingHTTP3(err error) *failure {
 	return connecting(err)
 }
 
-// GetHTTP3 sends one GET over a connection of its own and says what was seen of it.
+// GetHTTP3 sends one GET over its own connection and returns the outcome.
 func GetHTTP3(plan Plan) Sight {
 	plan = plan.withDefaults()
 	plan.Reuse = NewConnection

@@ -29,7 +29,7 @@ type http3Server struct {
 	accepted  atomic.Int64
 }
 
-// echoed answers as backends do.
+// echoed responds as backends do.
 func echoed(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "pod=pod id=%s method=%s\n", r.URL.Query().Get("id"), r.Method)
 }

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// LineSpeech is a speech in which each line of the client is answered by one that names the pod.
+// LineSpeech is a dialogue in which each line of the client gets a line that names the pod.
 var LineSpeech = Speech{Method: "LINE", Begin: func(conn net.Conn) Say {
 	reader := bufio.NewReader(conn)
 	return func(number int) (string, error) { return exchangeLine(conn, reader, strconv.Itoa(number)) }
 }}
 
-// AskLine sends one line on a connection of its own and gives the pod that answered it.
+// AskLine sends one line on its own connection and returns the pod that responded.
 func AskLine(ctx context.Context, address string) (string, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", address)
@@ -29,7 +29,7 @@ func AskLine(ctx context.Context, address string) (string, error) {
 	return exchangeLine(conn, bufio.NewReader(conn), "0")
 }
 
-// exchangeLine sends a line and takes its answer, `NAME LINE`. Gives the name.
+// exchangeLine sends a line and reads the response, `NAME LINE`. It returns the name.
 func exchangeLine(conn net.Conn, reader *bufio.Reader, line string) (string, error) {
 	if _, err := io.WriteString(conn, line+"\n"); err != nil {
 		return "", writing(err)

@@ -22,11 +22,11 @@ type Moving struct {
 
 // Moved is what a request met that was the first one after such a moment.
 type Moved struct {
-	// Reset says that the connection ended with a stateless reset (RFC 9000 §10.3), and that another one answered the request.
+	// Reset is set if the connection ended with a stateless reset (RFC 9000 §10.3) and another one served the request.
 	Reset bool
-	// Datagrams of the request that the client sent until it was told.
+	// Datagrams of the request that the client sent before the reset.
 	Datagrams int
-	// Told is the time from the first of them to the reset, and Answered that to the whole answer.
+	// Told is the time from the first of them to the reset, and Answered that to the whole response.
 	Told, Answered time.Duration
 	// RoundTrip to the server, as QUIC measured it before.
 	RoundTrip time.Duration
@@ -123,7 +123,7 @@ func (s *movingSocket) rebind() error {
 	defer s.lock.Unlock()
 	last := s.inner
 	s.inner = next
-	// Who reads from it goes on at the next.
+	// Readers continue at the next one.
 	return last.Close()
 }
 

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// Class is what came of one request, as its client saw it.
+// Class is the outcome of one request at its client.
 type Class string
 
 // All classes but those of status codes, which are "status 502" and so on.
 const (
-	// OK is a complete answer 200 with the right body.
+	// OK is a complete 200 response with the right body.
 	OK Class = "ok"
 	// ConnectRefused is a connection that was refused.
 	ConnectRefused Class = "connect refused"
-	// ConnectTimeout is a connection that was not made in time.
+	// ConnectTimeout is a connect that took too long.
 	ConnectTimeout Class = "connect timeout"
 	// ConnectFailed is a connection that failed in any other way, such as an unreachable network.
 	ConnectFailed Class = "connect failed"
@@ -29,26 +29,27 @@ const (
 	TLSFailure Class = "TLS failure"
 	// WriteFailed is a request that could not be written, but for a reset.
 	WriteFailed Class = "write failed"
-	// Reset is a connection that was reset before the first byte of the answer; of HTTP/3 one that ended with a stateless reset.
+	// Reset is a connection that was reset before the first byte of the response; for HTTP/3, one that ended with a stateless
+	// reset.
 	Reset Class = "reset"
-	// EOFBeforeHead is a connection that was closed before the first byte of the answer.
+	// EOFBeforeHead is a connection that was closed before the first byte of the response.
 	EOFBeforeHead Class = "EOF before head"
 	// Unprocessed is a request of HTTP/2 or HTTP/3 that the server has not begun, and says so.
 	Unprocessed Class = "not begun"
-	// Truncated is a connection that was closed or reset within the answer.
+	// Truncated is a connection that was closed or reset within the response.
 	Truncated Class = "truncated"
-	// ReadTimeout is an answer that did not come in time, or not whole.
+	// ReadTimeout is a response that was late or incomplete.
 	ReadTimeout Class = "read timeout"
-	// Malformed is an answer that is not HTTP.
+	// Malformed is a response that is not HTTP.
 	Malformed Class = "malformed answer"
-	// WrongBody is an answer 200 that is not the one to this request.
+	// WrongBody is a 200 response to another request.
 	WrongBody Class = "wrong body"
 )
 
-// Event is one request that did not end well, or that was told to be kept.
+// Event is a request that failed, or that was selected to be recorded.
 type Event struct {
 	Class Class `json:"class"`
-	// Reason is Fairway's, in the body of an answer that is not 200.
+	// Reason is Fairway's, from the body of a response other than 200.
 	Reason string `json:"reason,omitempty"`
 	Method string `json:"method"`
 	ID     string `json:"id"`
@@ -57,7 +58,7 @@ type Event struct {
 	End   time.Time `json:"end"`
 	// Exchange is how many requests the connection had carried before this one.
 	Exchange int `json:"exchange"`
-	// Opened is when the connection was asked for, Connected when it was there, its TLS handshake included.
+	// Opened is when the connection was requested, Connected when it was established, its TLS handshake included.
 	Opened    time.Time `json:"opened"`
 	Connected time.Time `json:"connected"`
 	// Resent counts the segments that the client's kernel had to repeat before the connection was there.
@@ -147,7 +148,7 @@ func writing(err error) *failure {
 	}
 }
 
-// beforeHead classes an error before the first byte of the answer.
+// beforeHead classifies an error before the first byte of the response.
 func beforeHead(err error) *failure {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -161,7 +162,7 @@ func beforeHead(err error) *failure {
 	}
 }
 
-// withinAnswer classes an error after the first byte of the answer.
+// withinAnswer classifies an error after the first byte of the response.
 func withinAnswer(err error) *failure {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), isReset(err):

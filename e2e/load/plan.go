@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Reuse says what a client does with its connection after an answer.
+// Reuse is the use of a connection after a response.
 type Reuse int
 
 const (
@@ -25,7 +25,7 @@ func (r Reuse) String() string {
 	return "keep-alive"
 }
 
-// Protocol is what a client speaks.
+// Protocol is the protocol of a client.
 type Protocol int
 
 const (
@@ -51,7 +51,7 @@ type Plan struct {
 	Host    string
 	// Path begins with a slash and has no query.
 	Path string
-	// Delay is how long the backend shall wait before it answers.
+	// Delay is how long the backend waits before it responds.
 	Delay time.Duration
 	// TLS is nil for plain HTTP.
 	TLS *tls.Config

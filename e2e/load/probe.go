@@ -15,7 +15,7 @@ type Probe struct {
 type Sight struct {
 	Class  Class
 	Reason string
-	// Pod that answered, when Class is OK.
+	// The pod that responded, when Class is OK.
 	Pod string
 	// Serial of the server's certificate, over TLS.
 	Serial string
@@ -25,7 +25,7 @@ type Sight struct {
 // NewProbe asks as a client of the plan would.
 func NewProbe(plan Plan) *Probe { return &Probe{plan: plan.withDefaults()} }
 
-// Ask sends a GET, on a new connection where the plan says so or the last one is gone.
+// Ask sends a GET, on a new connection if the plan says so or the last one has ended.
 func (p *Probe) Ask(ctx context.Context) Sight {
 	sight := p.ask(ctx)
 	sight.At = time.Now()

@@ -61,7 +61,7 @@ func identity(conn net.Conn, reader *bufio.Reader) (string, error) {
 	return "", fmt.Errorf("INFO has no run_id: %q", text)
 }
 
-// command sends one and takes its answer (RESP).
+// command sends a command and reads its response (RESP).
 func command(conn net.Conn, reader *bufio.Reader, words ...string) (string, error) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "*%d\r\n", len(words))

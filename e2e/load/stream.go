@@ -27,15 +27,15 @@ type Report struct {
 	Events []Event
 	// Repeats are the closed connections behind Counts.Repeated.
 	Repeats []Event
-	// Slowest are the fifty answered requests that took longest.
+	// Slowest are the fifty slowest successful requests.
 	Slowest []Event
 	// Spans are the times of all requests, the failed ones included.
 	Spans []Span
-	// Slow counts the answered requests that took longer than the constant of that name, by where they spent the time.
+	// Slow counts the successful requests that took longer than the constant of that name, by the step that took the time.
 	Slow map[Phase]int
-	// Posted are the ids of POSTs that were answered 200.
+	// Posted are the ids of POSTs that got 200.
 	Posted []string
-	// Latencies of answered requests in ascending order, from when each was due.
+	// Latencies of successful requests in ascending order, from when each was due.
 	Latencies []time.Duration
 	Begun     time.Time
 	Took      time.Duration
@@ -70,7 +70,7 @@ func (s *Stream) channel(number int) channel {
 	return s.shared[len(s.shared)-1]
 }
 
-// Counts is what came of it so far.
+// Counts are the results so far.
 func (s *Stream) Counts() Counts { return s.tally.now() }
 
 // Spans are the times of all requests that have an outcome so far, the failed ones included.
@@ -80,7 +80,7 @@ func (s *Stream) Spans() []Span {
 	return slices.Clone(s.tally.spans)
 }
 
-// Plan is what it does.
+// Plan is the stream's plan.
 func (s *Stream) Plan() Plan { return s.plan }
 
 // AwaitRequests waits until as many requests have an outcome.
@@ -98,7 +98,7 @@ func (s *Stream) AwaitRequests(ctx context.Context, count int) error {
 	}
 }
 
-// Stop lets every client finish its request and says what was seen.
+// Stop lets every client finish its request and returns the results.
 func (s *Stream) Stop() Report {
 	s.stop()
 	s.clients.Wait()

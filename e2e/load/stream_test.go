@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// script answers the nth request of a connection; false closes the connection.
+// script responds to the nth request of a connection; false closes the connection.
 type script func(conn net.Conn, nth int, request *http.Request) bool
 
 // served starts a server on loopback that follows the script.

@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// talkPatience bounds a connect, and an answer.
+// talkPatience bounds a connect, and a response.
 const talkPatience = 20 * time.Second
 
-// TalkPlan is long connections on which clients say something at every beat and are answered by a server that they know again.
+// TalkPlan is a set of long connections on which clients send something at every beat, and get responses that identify the
+// server.
 type TalkPlan struct {
 	Address string
 	Clients int
-	// Beat is the time between two things that a client says.
+	// Beat is the time between two messages of a client.
 	Beat time.Duration
 	// Ports that connections come from; nil: any.
 	Ports  *Ports
@@ -27,36 +28,37 @@ type TalkPlan struct {
 
 // Speech is how clients speak.
 type Speech struct {
-	// Method is what events call that which is said.
+	// Method is the name of a message in events.
 	Method string
 	// Begin is called with each new connection.
 	Begin func(net.Conn) Say
 }
 
-// Say says what comes next on a connection, which is the first for number 0, and takes the answer. Gives the name of the server.
+// Say sends the next message on a connection, the first for number 0, and reads the response. It returns the name of the
+// server.
 type Say func(number int) (server string, err error)
 
-// Cut is a connection that ended while its client wanted it.
+// Cut is a connection that ended unexpectedly.
 type Cut struct {
 	Event
-	// Server is the name of the server that the connection was with; "" if it never said so.
+	// Server is the server of the connection; "" if it never responded.
 	Server string
 }
 
-// Talks is what has become of the connections.
+// Talks are the results of the connections.
 type Talks struct {
-	// Answers that were right, and Connections that were made.
+	// Correct responses, and established connections.
 	Answers, Connections int
-	// Open are the connections that are open and were answered, by the server that they are with.
+	// Open are the open connections with a response, by server.
 	Open map[string]int
-	// Cut are connections that ended before their client ended them, Wrong those with a wrong answer.
+	// Cut are connections that ended before their client ended them, Wrong those with a wrong response.
 	Cut   []Cut
 	Wrong []Event
 	// Longest is how long one connection lived that has ended.
 	Longest time.Duration
 }
 
-// Answered is how many connections are open and were answered.
+// Answered is the number of open connections with a response.
 func (t Talks) Answered() int {
 	all := 0
 	for _, count := range t.Open {
@@ -65,7 +67,7 @@ func (t Talks) Answered() int {
 	return all
 }
 
-// Talking keeps connections open until it is stopped: a client whose connection ends makes another one.
+// Talking keeps connections open until it is stopped: a client whose connection ends opens another one.
 type Talking struct {
 	plan    TalkPlan
 	stop    context.CancelFunc
@@ -89,10 +91,10 @@ func Talk(plan TalkPlan) *Talking {
 	return t
 }
 
-// Plan is what it does.
+// Plan is the plan of the connections.
 func (t *Talking) Plan() TalkPlan { return t.plan }
 
-// Now is what has become of the connections so far.
+// Now are the results so far.
 func (t *Talking) Now() Talks {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -123,7 +125,7 @@ func (t *Talking) connection(ctx context.Context) {
 	}
 }
 
-// talk makes a connection and speaks on it until it is told to stop. Gives the server that answered.
+// talk opens a connection and sends messages on it until it is stopped. It returns the server that responded.
 func (t *Talking) talk(ctx context.Context, event *Event) (string, error) {
 	dialing, cancel := context.WithTimeout(ctx, talkPatience)
 	defer cancel()
@@ -165,7 +167,7 @@ func (t *Talking) made() {
 	t.found.Connections++
 }
 
-// answered counts an answer, and the connection with its first one.
+// answered counts a response, and the connection with its first one.
 func (t *Talking) answered(server string, first bool) {
 	t.lock.Lock()
 	defer t.lock.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lined starts a server on loopback that answers the lines of a connection; an empty answer ends the connection.
+// lined starts a server on loopback that responds to the lines of a connection; an empty response ends the connection.
 func lined(t *testing.T, answer func(nth int, line string) string) string {
 	t.Helper()
 	return accepting(t, func(conn net.Conn) {
@@ -26,7 +26,7 @@ func lined(t *testing.T, answer func(nth int, line string) string) string {
 	})
 }
 
-// talked has clients talk until what is looked for was seen.
+// talked lets clients talk until the condition holds.
 func talked(t *testing.T, address string, clients int, enough func(Talks) bool) (at, after Talks) {
 	t.Helper()
 	talking := Talk(TalkPlan{Address: address, Clients: clients, Beat: time.Millisecond, Speech: LineSpeech})

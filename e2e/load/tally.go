@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// examples is how many events are kept; all are counted.
+// examples bounds the recorded events; all are counted.
 const examples = 20_000
 
-// Counts is what came of a stream's requests.
+// Counts are the results of a stream.
 type Counts struct {
 	// Requests that have an outcome.
 	Requests int
@@ -23,13 +23,13 @@ type Counts struct {
 	Failed map[Class]int
 	// Repeated requests were sent a second time because their reused connection had been closed; they are counted once above.
 	Repeated int
-	// Connections that were made.
+	// Established connections.
 	Connections int
 	// Announced are keep-alive connections that the server closed with `Connection: close`.
 	Announced int
 	// ClosedIdle are keep-alive connections that were found closed before a request was written.
 	ClosedIdle int
-	// Pods that answered, with how often.
+	// Number of responses by pod.
 	Pods map[string]int
 	// Serials of the certificates of connections, with when each was first seen.
 	Serials map[string]time.Time
@@ -48,7 +48,7 @@ type tally struct {
 	phases    map[Phase]int
 }
 
-// Span is the time from the begin of a request to its outcome, and whether that was its answer.
+// Span is the time from the start of a request to its outcome, and whether that was a response.
 type Span struct {
 	Begin, End time.Time
 	OK         bool
@@ -57,10 +57,10 @@ type Span struct {
 // Took is how long the request took.
 func (s Span) Took() time.Duration { return s.End.Sub(s.Begin) }
 
-// Slow is from where on an answer is in Report.Slow: far above what the machine needs, below a SYN that is repeated.
+// Slow is the threshold of Report.Slow: far above what the machine needs, below a repeated SYN.
 const Slow = 500 * time.Millisecond
 
-// slow is how many of the slowest answers are kept.
+// slow is the number of recorded slow responses.
 const slow = 50
 
 func newTally() *tally {
@@ -85,7 +85,7 @@ func (t *tally) answered(event *Event, pod string, took time.Duration) {
 	}
 }
 
-// keepIfSlow keeps an answered request while it is among the slowest.
+// keepIfSlow records a response while it is among the slowest.
 func (t *tally) keepIfSlow(event Event) {
 	event.Class = OK
 	longer := func(a, b Event) int { return cmp.Compare(b.End.Sub(b.Begin), a.End.Sub(a.Begin)) }

@@ -21,7 +21,7 @@ type Sample struct {
 	Value  float64
 }
 
-// Page is all that a process said at one moment.
+// Page is a scrape of a process.
 type Page []Sample
 
 // Read fetches a page.
@@ -153,7 +153,7 @@ func (h Histogram) Plus(other Histogram) Histogram {
 	return sum
 }
 
-// Since is what came after an earlier state.
+// Since returns the difference to an earlier state.
 func (h Histogram) Since(before Histogram) Histogram {
 	difference := Histogram{}
 	for bound, count := range h {

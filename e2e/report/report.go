@@ -37,13 +37,13 @@ type Scenario struct {
 	// Repeated GETs had their idle connection closed under them and were sent again by the client.
 	Repeated int `json:"repeated_by_client"`
 	Doubled  int `json:"doubled_posts"`
-	// Connections that the client made, and how many of them the server announced to close.
+	// Connections that the client opened, and how many of them the server announced to close.
 	Connections int           `json:"connections"`
 	Announced   int           `json:"closed_as_announced"`
 	P50         time.Duration `json:"-"`
 	P99         time.Duration `json:"-"`
 	Max         time.Duration `json:"-"`
-	// Slow counts answered requests that took 500 ms or more, by where they spent most of that.
+	// Slow counts responses that took 500 ms or more, by the step that took most of the time.
 	Slow    map[string]int `json:"slow,omitempty"`
 	Took    time.Duration  `json:"-"`
 	Figures []Figure       `json:"figures,omitempty"`
@@ -91,7 +91,7 @@ func (b *Book) Write(path, form string) error {
 	return nil
 }
 
-// Missed are the figures that are above what was promised.
+// Missed are the figures above their bounds.
 func (b *Book) Missed() []string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
@@ -141,7 +141,7 @@ func (b *Book) Table() string {
 	return text.String()
 }
 
-// details are what has no column.
+// details are figures without a column.
 func (s Scenario) details() string {
 	var text strings.Builder
 	label := strings.TrimSpace(s.Name + " " + s.Stream)

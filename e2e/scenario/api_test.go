@@ -13,7 +13,7 @@ import (
 	"fairway/e2e/verdict"
 )
 
-// inStep is how soon Fairway follows changes again once the API answers, on a quiet machine.
+// inStep is how soon Fairway follows changes again once the API responds, on a quiet machine.
 const inStep = 5 * time.Second
 
 func TestARestartedAPIServerLosesNoRequest(t *testing.T) {
@@ -29,8 +29,8 @@ func TestARestartedAPIServerLosesNoRequest(t *testing.T) {
 	s.finish(verdict.PostLostToDyingPod(&s.dying))
 }
 
-// While Fairway does not reach the API, pods come and go and containers die: Fairway hears nothing of it, and knows
-// endpoints that are there no more. One of those that it knows always lives.
+// While Fairway cannot reach the API, pods are replaced and containers die: Fairway knows endpoints that no longer exist. One
+// of those that it knows always lives.
 func TestAnUnreachableAPIServerLosesNoRequest(t *testing.T) {
 	s := begin(t, "api-unreachable")
 	s.backends(4)
@@ -94,7 +94,7 @@ func (s *stage) apiAnswers() {
 	}))
 }
 
-// follows shows that a change is served again, and how long after the API answers.
+// follows checks that a change is served again, and how long after the API responds.
 func (s *stage) follows() {
 	s.Helper()
 	begun := time.Now()

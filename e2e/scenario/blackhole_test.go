@@ -151,9 +151,9 @@ func (s *stage) latencies(what string, cuts []cut) {
 type connects struct {
 	// made counts connections, retries attempts after the first of a request.
 	made, retries float64
-	// hedges are connects that were late, by what was done about it.
+	// hedges are late connects, by how they were handled.
 	hedges map[string]float64
-	// timedOut counts requests that were answered with the connect timeout.
+	// timedOut counts requests that failed with the connect timeout.
 	timedOut float64
 	// up is how long the process has run.
 	up time.Duration
@@ -203,7 +203,7 @@ func (c connects) paid() float64 { return c.hedges["won"] + c.hedges["lost"] }
 // escaped is how many requests did not wait for a late connect.
 func (c connects) escaped() float64 { return c.paid() + c.hedges["reused"] + c.hedges["moved"] }
 
-// hedged waits until some replica has hedged a connect since. Without one the scenario goes on, for its figures.
+// hedged waits until a replica has hedged a connect. Without one the scenario continues, for its figures.
 func (s *stage) hedged(before map[netip.Addr]connects) {
 	s.Helper()
 	err := cluster.Eventually(s.Context(), promptly, "a connect to the dead endpoint is hedged", func(context.Context) (bool, string, error) {

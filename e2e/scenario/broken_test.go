@@ -82,7 +82,7 @@ type finding struct {
 	Consequence string `json:"consequence"`
 }
 
-// checked gives the objects, with those that they refer to, to `fairway check`: what it says, by Ingress.
+// checked passes the objects and their references to `fairway check`, and returns its output by Ingress.
 func (s *stage) checked(broken []*networking.Ingress) map[string][]finding {
 	s.Helper()
 	service, err := kube.API.CoreV1().Services(s.namespace).Get(s.Context(), "backend", meta.GetOptions{})

@@ -41,7 +41,7 @@ func TestFairwayCompareReadsTheClusterAndExplainsWhatDiffers(t *testing.T) {
 	s.finish()
 }
 
-// comparison is what `fairway compare --output json` says.
+// comparison is the output of `fairway compare --output json`.
 type comparison struct {
 	Partial string `json:"partial"`
 	Probes  struct {

@@ -39,7 +39,7 @@ func TestFairwayWaitReturnsWhenEveryReplicaServesAChange(t *testing.T) {
 	s.finish()
 }
 
-// waited runs `fairway wait` until three replicas serve what is wanted, and gives the digest that they serve.
+// waited runs `fairway wait` until three replicas serve the change, and returns their digest.
 func (s *stage) waited(wanted ...string) string {
 	s.Helper()
 	said, err := s.wait(s.Context(), append(wanted, "--replicas", "3", "--timeout", "30")...)
@@ -51,8 +51,8 @@ func (s *stage) waited(wanted ...string) string {
 	return digest
 }
 
-// agree waits until all replicas name what they serve alike. What an earlier scenario left may still be going, and change
-// the name between two questions.
+// agree waits until all replicas report the same digest. Objects of an earlier scenario may still be disappearing, and change
+// the digest between two queries.
 func (s *stage) agree() {
 	s.Helper()
 	s.must(cluster.Eventually(s.Context(), time.Minute, "replicas name their configuration alike", func(ctx context.Context) (bool, string, error) {
@@ -66,7 +66,7 @@ func (s *stage) wait(ctx context.Context, wanted ...string) (string, error) {
 	return bed.Run(ctx, testbed.Fairway, append([]string{"wait", "--namespace", fairwayNamespace}, wanted...)...)
 }
 
-// allAnswerFrom asks each replica once: none may still serve what was before.
+// allAnswerFrom queries each replica once: none may still serve the previous state.
 func (s *stage) allAnswerFrom(pod string) {
 	s.Helper()
 	replicas, err := replicaAddresses(s.Context())

@@ -50,7 +50,7 @@ var (
 
 // acme is the ACME server of the testbed, with cert-manager.
 type acme struct {
-	// dns is where its DNS server is told what hosts resolve to.
+	// dns is the address at which its DNS server learns names.
 	dns string
 	// roots are trusted by clients.
 	roots *x509.CertPool
@@ -68,7 +68,7 @@ func (s *stage) acme() *acme {
 	s.Cleanup(func() {
 		if installed == nil {
 			s.tellOf(acmeNamespace)
-			// A second try begins anew.
+			// A second attempt starts from the beginning.
 			s.must(kube.DeleteNamespace(context.Background(), acmeNamespace))
 		}
 	})
@@ -112,7 +112,7 @@ func (s *stage) challengeDNS() string {
 	return service.Spec.ClusterIP
 }
 
-// pebble runs the ACME server. It validates every order anew, and refuses every 20th nonce, as it does unless told otherwise.
+// pebble runs the ACME server. It validates every order anew, and refuses every 20th nonce, as by default.
 func (s *stage) pebble(dns string) {
 	s.Helper()
 	signed, err := authority()

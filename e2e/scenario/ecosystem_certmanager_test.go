@@ -27,7 +27,7 @@ func (s *stage) publish(times timed) {
 	s.figure("slowest Secret to replicas", float64(times.shown.Milliseconds()), "ms", 0)
 }
 
-// annotated is an Ingress as users of cert-manager write it: the certificate of its tls section is asked for by annotations.
+// annotated is an Ingress as users of cert-manager write it: annotations request the certificate of its tls section.
 func (s *stage) annotated(name, host, issuer string, more map[string]string) {
 	s.Helper()
 	annotations := map[string]string{"cert-manager.io/cluster-issuer": issuer}
@@ -39,7 +39,7 @@ func (s *stage) annotated(name, host, issuer string, more map[string]string) {
 	}))
 }
 
-// showsEverywhere waits until every replica of Fairway answers with the certificate.
+// showsEverywhere waits until every replica of Fairway presents the certificate.
 func (s *stage) showsEverywhere(host, serial string) {
 	s.Helper()
 	s.everywhere(s.trusting(host), "is served with certificate "+serial, func(sight load.Sight) bool {
@@ -96,7 +96,7 @@ func TestEcosystemCertManagerRenewsTheCertificateOfAnIngress(t *testing.T) {
 	s.finish()
 }
 
-// leftNothing waits until what cert-manager made for challenges is gone, from the Ingress that it edited too.
+// leftNothing waits until the objects of cert-manager's challenges are gone, also from the edited Ingress.
 func (s *stage) leftNothing() {
 	s.Helper()
 	s.must(cluster.Eventually(s.Context(), issuing, "nothing of the challenges is left", func(ctx context.Context) (bool, string, error) {
@@ -127,8 +127,8 @@ func (s *stage) misled(host string) {
 	s.showsEverywhere(host, s.issued("lost", 1))
 }
 
-// unsolved asks for a certificate whose challenge is for an IngressClass that nobody serves: the Ingress of the host answers it, and
-// cert-manager says that it got something else.
+// unsolved requests a certificate whose challenge uses an IngressClass without a controller: the Ingress of the host serves it,
+// and cert-manager reports the wrong response.
 func (s *stage) unsolved(host string) {
 	s.Helper()
 	s.annotated("nobody", host, "pebble-nobody", nil)
@@ -136,7 +136,7 @@ func (s *stage) unsolved(host string) {
 	s.must(kube.API.NetworkingV1().Ingresses(s.namespace).Delete(s.Context(), "nobody", meta.DeleteOptions{}))
 }
 
-// replaced takes the Secret of a host away, and puts a certificate that cert-manager did not make into it: it issues anew each time.
+// replaced deletes the Secret of a host, and then stores a foreign certificate in it: cert-manager issues anew each time.
 func (s *stage) replaced(name, host string) {
 	s.Helper()
 	s.annotated(name, host, "pebble-ingress", nil)
@@ -255,7 +255,7 @@ func (s *stage) throughGateway(address string, begun time.Time) {
 	for round := range renewals {
 		times.renewed(s.renewed("edge-tls", int64(round+2), func(serial string) { s.showsAt(plan, serial) }))
 	}
-	// A challenge that nobody can meet, for another host of the same Gateway.
+	// A challenge that fails, for another host of the same Gateway.
 	elsewhere := "lost." + s.host
 	node, err := kube.NodeAddress(s.Context())
 	s.must(err)

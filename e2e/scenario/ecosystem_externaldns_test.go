@@ -26,7 +26,7 @@ import (
 // webhookMedia is the content type of external-dns's webhook providers.
 const webhookMedia = "application/external.dns.webhook+json;version=1"
 
-// zone is a DNS provider for external-dns, as its webhook: it holds the records, and every change that was made to them.
+// zone is a DNS provider for external-dns, as its webhook: it has the records and the history of their changes.
 type zone struct {
 	lock    sync.Mutex
 	records map[string]record
@@ -35,7 +35,7 @@ type zone struct {
 	syncs int
 }
 
-// record is an endpoint in the words of the webhook; the rest of its fields are given back as they came.
+// record is an endpoint of the webhook's protocol; its other fields are returned unchanged.
 type record struct {
 	Name    string   `json:"dnsName"`
 	Targets []string `json:"targets"`
@@ -72,7 +72,7 @@ func (z *zone) serve(response http.ResponseWriter, request *http.Request) {
 	response.Header().Set("Content-Type", webhookMedia)
 	switch {
 	case request.URL.Path == "/adjustendpoints":
-		// As they are. The server gives up what is left of a request when an answer begins.
+		// Unchanged. The server drops the rest of a request when a response begins.
 		all, _ := io.ReadAll(request.Body)
 		response.Write(all)
 	case request.URL.Path == "/records" && request.Method == http.MethodPost:
@@ -138,7 +138,8 @@ func (s *stage) named(z *zone, name string, wanted ...string) time.Duration {
 	return time.Since(begun)
 }
 
-// changes waits until the records were compared with the cluster twice more, and gives what was changed since the history was that long.
+// changes waits for two more comparisons of the records with the cluster, and returns the changes since the history had that
+// length.
 func (s *stage) changes(z *zone, since int) []string {
 	s.Helper()
 	_, _, before := z.look("")

@@ -1,4 +1,4 @@
-// A browser, a provider and what is guarded: what the scenarios with logins share.
+// A browser, a provider and a guarded server: shared by the scenarios with logins.
 
 package scenario
 
@@ -32,7 +32,7 @@ import (
 	"fairway/e2e/cluster"
 )
 
-// deepLink has what is lost when a part of the way decodes or encodes an address once too often.
+// deepLink has characters that are lost if an address is decoded or encoded once too often.
 const deepLink = "/deep/link?a=1&b=two%20words&c=%2Fpath%3Fx%3D1&d=%26&e=%C3%A4"
 
 // login is the scenario with its parts.
@@ -48,7 +48,7 @@ type login struct {
 	port   int
 	// cookieDomain is that of the session, empty for cookies of one host.
 	cookieDomain string
-	// stray counts requests without a user that reached what is guarded.
+	// stray counts requests without a user at the guarded server.
 	stray atomic.Int64
 }
 
@@ -141,10 +141,10 @@ func fingerprint(s *stage, text []byte) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// seen is what the guarded server says of a request.
+// seen is the guarded server's description of a request.
 type seen struct{ URI, User, Email, Groups string }
 
-// backend is what is guarded: it answers with what it got, and lines of a WebSocket with them and the user.
+// backend is the guarded server: it describes requests, and responds to lines of a WebSocket with them and the user.
 func (o *login) backend(node netip.Addr) int {
 	o.Helper()
 	listener, err := net.Listen("tcp", cluster.Join(node, 0))
@@ -186,7 +186,7 @@ func (o *login) backend(node netip.Addr) int {
 
 const clientSecret = "only-for-tests"
 
-// freePort is a port of the node that nobody listens at.
+// freePort is an unused port of the node.
 func (o *login) freePort(node netip.Addr) int {
 	o.Helper()
 	free, err := net.Listen("tcp", cluster.Join(node, 0))
@@ -205,7 +205,7 @@ func (o *login) startProvider() {
 	o.must(o.provider.Start())
 }
 
-// awaitProvider waits until the provider answers through Fairway.
+// awaitProvider waits until the provider responds through Fairway.
 func (o *login) awaitProvider() {
 	o.Helper()
 	for end := time.Now().Add(o.product.patience); ; time.Sleep(time.Second) {
@@ -265,7 +265,7 @@ func (o *login) stopProvider() {
 	}
 }
 
-// get asks a host without any cookie until it answers with a status.
+// get requests a host without cookies until the status is the expected one.
 func (o *login) get(host, path string, status int) *http.Response {
 	o.Helper()
 	var last *http.Response
@@ -354,7 +354,7 @@ func (o *login) fills(name string) {
 	o.must(o.browser.Evaluate(o.Context(), strings.ReplaceAll(o.product.fill, "NAME", name)+"; setTimeout(() => "+o.product.form+".click()); 0", nil))
 }
 
-// logsIn: who opens an address is asked by the provider once, and ends at that very address.
+// logsIn: a user who opens an address logs in once, and returns to that address.
 func (o *login) logsIn(host, name, path, picture string) {
 	o.Helper()
 	o.asked(host, path)
@@ -405,8 +405,8 @@ func (o *login) fails(what string, action func(), statuses ...int) {
 	}
 }
 
-// during counts what clients with a session are answered while something happens, and until they were answered so often. Chromium is none of them: it gives up requests when an
-// interface of the node comes or goes, as those of pods do.
+// during counts the responses to clients with a session during an event, until there are enough. Chromium is none of them: it
+// aborts requests when an interface of the node appears or disappears, as those of pods do.
 func (o *login) during(host string, session map[string]string, happens func(), atLeast int) map[string]int {
 	o.Helper()
 	const clients = 4

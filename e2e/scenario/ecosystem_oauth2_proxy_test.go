@@ -51,7 +51,7 @@ func TestEcosystemOAuth2ProxyGuardsAHost(t *testing.T) {
 	book.Add(report.Scenario{Name: o.name, Figures: o.figures})
 }
 
-// guards: whoever is not logged in is sent to oauth2-proxy, with the address that was asked for.
+// guards: users without a session are sent to oauth2-proxy, with the requested address.
 func (o *login) guards() {
 	o.Helper()
 	const escaped = "%2Fdeep%2Flink%3Fa%3D1%26b%3Dtwo%2520words%26c%3D%252Fpath%253Fx%253D1%26d%3D%2526%26e%3D%25C3%25A4"
@@ -111,7 +111,7 @@ func (o *login) session() map[string]string {
 	return found
 }
 
-// refreshes: oauth2-proxy renews the session while it answers Fairway, and the browser gets every part of it.
+// refreshes: oauth2-proxy renews the session while it responds to Fairway, and the browser gets all of its cookies.
 func (o *login) refreshes(parts int) {
 	o.Helper()
 	first := o.session()
@@ -144,10 +144,10 @@ func (o *login) refreshes(parts int) {
 	o.figure(fmt.Sprintf("renewed sessions of %d cookies", parts), 3, "", 0)
 }
 
-// keepsApart: where answers of oauth2-proxy are kept, a session lets nobody else in, and nobody keeps a session out.
+// keepsApart: where responses of oauth2-proxy are cached, a session admits no one else, and no one else ends a session.
 func (o *login) keepsApart(name string) {
 	o.Helper()
-	// Each replica has several workers, which keep answers of their own.
+	// Each replica has several workers with separate caches.
 	const connections = 40
 	outside := func() {
 		for range connections {
@@ -190,8 +190,7 @@ func (o *login) logsOut() {
 // renewal is --cookie-refresh.
 const renewal = 3 * time.Second
 
-// sessionOutlives: who is logged in stays so while the provider is away, or takes requests and answers nothing, and the session is to be
-// renewed.
+// sessionOutlives: sessions continue while the provider is down or silent and a session is due for renewal.
 func (o *login) sessionOutlives() {
 	o.Helper()
 	o.logsIn("app", "alice", deepLink, "session")
@@ -221,7 +220,7 @@ func (o *login) sessionOutlives() {
 	}
 }
 
-// rolls: nobody with a session notices that oauth2-proxy is restarted.
+// rolls: a restart of oauth2-proxy does not affect sessions.
 func (o *login) rolls() {
 	o.Helper()
 	o.must(kube.Scale(o.Context(), o.namespace, "oauth2-proxy", 2))
@@ -267,7 +266,7 @@ func (o *login) providerGoneBeforeTheToken() {
 	o.recovers()
 }
 
-// providerSilent: the provider takes connections and answers nothing.
+// providerSilent: the provider accepts connections and does not respond.
 func (o *login) providerSilent() {
 	o.Helper()
 	o.must(o.browser.Forget(o.Context()))
@@ -278,7 +277,7 @@ func (o *login) providerSilent() {
 	o.recovers()
 }
 
-// guardGone: nobody gets in while oauth2-proxy is away, with a session or without.
+// guardGone: no request is admitted while oauth2-proxy is down, with a session or without.
 func (o *login) guardGone() {
 	o.Helper()
 	o.logsIn("app", "alice", deepLink, "before")

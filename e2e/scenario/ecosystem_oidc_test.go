@@ -163,7 +163,7 @@ func (o *oidc) pauses() {
 	}
 }
 
-// providerEnds: a logout at the provider alone ends the session at every replica, though the browser still has it.
+// providerEnds: a logout at the provider ends the session at every replica, although the browser still has it.
 func (o *oidc) providerEnds() {
 	o.Helper()
 	o.must(o.browser.Forget(o.Context()))
@@ -189,7 +189,7 @@ func (o *oidc) providerEnds() {
 	}
 }
 
-// everyReplica counts what replicas answer a session.
+// everyReplica counts the responses of replicas to a session.
 func (o *oidc) everyReplica(session map[string]string) map[int]int {
 	o.Helper()
 	pods, err := replicaAddresses(o.Context())

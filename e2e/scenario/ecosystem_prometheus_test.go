@@ -67,7 +67,7 @@ func (s *stage) prometheus() {
 	})
 }
 
-// asks gives the answer of Prometheus to a request of its API.
+// asks returns the response of Prometheus's API.
 func asks(ctx context.Context, path string, values url.Values, data any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+prometheusAddress+"/api/v1/"+path+"?"+values.Encode(), nil)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestEcosystemArgoRolloutsShiftsAnIngress(t *testing.T) {
 // rolloutWords are what differs between the two ways to shift requests.
 type rolloutWords struct{ routing, header, plugins, configuration string }
 
-// rollout is a Rollout with what was measured of it.
+// rollout is a Rollout with its measurements.
 type rollout struct {
 	*stage
 	address string
@@ -184,7 +184,7 @@ func (r *rollout) settles(count int) {
 // tolerated is how many percentage points a measured share may be away.
 const tolerated = 1.0
 
-// shares counts which version answers, and fails where the canary's share is not what the step says: exactly, at the ends.
+// shares counts responses by version, and fails if the canary's share is not that of the step: exactly, at the ends.
 func (r *rollout) shares(stable, canary string, percent float64) {
 	r.Helper()
 	// The change is on its way to the replicas for some milliseconds; a share of a few requests says roughly that it has arrived.
@@ -231,7 +231,7 @@ func (r *rollout) directed(headers map[string]string, stable, canary string) {
 	}
 }
 
-// count sends requests with a value of X-Canary, or without one, and counts the answers by version, or by what went wrong.
+// count sends requests with a value of X-Canary, or without one, and counts the responses by version, or the failures.
 func (r *rollout) count(requests int, value string) map[string]int {
 	r.Helper()
 	const clients = 16
@@ -263,7 +263,7 @@ func (r *rollout) count(requests int, value string) map[string]int {
 	return counts
 }
 
-// ask gives the version that answers.
+// ask returns the version that responds.
 func (r *rollout) ask(client *http.Client, value string) string {
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+r.host+"/?id=share", nil)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"fairway/e2e/verdict"
 )
 
-// Scenarios here do something to Fairway itself or to the API, so none runs beside another.
+// These scenarios affect Fairway itself or the API, so none runs in parallel.
 
 // Study 3: the controller's own replicas go from 5 to 7 and back.
 func TestScalingFairwayLosesNoRequest(t *testing.T) {
@@ -33,7 +33,7 @@ func TestScalingFairwayLosesNoRequest(t *testing.T) {
 	s.finish()
 }
 
-// scaleFairway waits until the replicas that go are gone: until then they drain.
+// scaleFairway waits until removed replicas have ended: until then they drain.
 func (s *stage) scaleFairway(count int32) {
 	s.Helper()
 	s.must(kube.Scale(context.Background(), fairwayNamespace, fairwayName, count))

@@ -89,7 +89,7 @@ func (bound fleetBound) requests(window time.Duration) float64 {
 	return (fleetRate*window.Seconds()+fleetBurst)*bound.shares + float64(bound.replicas)
 }
 
-// admits sends more requests than the limit allows while something happens, and compares what was admitted with the published bound.
+// admits sends more requests than the limit allows during an event, and compares the admitted ones with the published bound.
 func (s *stage) admits(what, address string, bound fleetBound, happens func()) {
 	s.Helper()
 	ctx, stop := context.WithCancel(s.Context())

@@ -108,8 +108,8 @@ func (c *lines) podNames() []string {
 	return names
 }
 
-// lineGateway makes a Gateway for TCP with a route to backends that answer lines, and waits until every replica of Fairway leads
-// there. Gives its address.
+// lineGateway creates a Gateway for TCP with a route to backends that serve lines, and waits until every replica of Fairway
+// serves it. It returns its address.
 func (s *stage) lineGateway(pods int32) string {
 	s.Helper()
 	s.serveGateways()
@@ -180,7 +180,7 @@ func (c streamCounts) total() float64 {
 	return all
 }
 
-// since is what has ended after an earlier count, by reason.
+// since returns the ends after an earlier count, by reason.
 func (c streamCounts) since(before streamCounts) map[string]float64 {
 	later := map[string]float64{}
 	for reason, count := range c.ended {

@@ -111,8 +111,8 @@ func (s *stage) killRolling(pod core.Pod, address string) {
 	s.leader()
 }
 
-// inARow waits until 32 new connections in a row are answered, which shows that every endpoint of a Service answers: the chance
-// that they all missed one of two endpoints is 1 in 4 billion, of three endpoints 1 in 400,000.
+// inARow waits until 32 new connections in a row succeed, which shows that every endpoint of a Service responds: the chance
+// that all missed one of two endpoints is 1 in 4 billion, of three endpoints 1 in 400,000.
 func (s *stage) inARow(what string, ask func(context.Context) (answered bool, saw string)) {
 	s.Helper()
 	const wanted = 32

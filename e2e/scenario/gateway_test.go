@@ -16,7 +16,7 @@ import (
 	"fairway/e2e/verdict"
 )
 
-// Scenarios here change how Fairway is installed, so none runs beside another. Requests go to the address of a Gateway.
+// These scenarios change the installation of Fairway, so none runs in parallel. Requests go to the address of a Gateway.
 
 // gatewayAPI are the values with which the chart serves Gateway API.
 var gatewayAPI = []string{"gatewayApi.enabled=true", "gatewayApi.gatewayClass.enabled=true"}

@@ -72,7 +72,7 @@ func (s *stage) serveHTTP3() {
 	s.ticketsShared()
 }
 
-// ticketsShared waits until every replica has the key of session tickets that the leader made, from which stateless resets are derived.
+// ticketsShared waits until every replica has the leader's session ticket key, from which stateless resets are derived.
 func (s *stage) ticketsShared() {
 	s.Helper()
 	s.ticketKey()
@@ -87,7 +87,7 @@ func (s *stage) ticketsShared() {
 	}
 }
 
-// reinstall removes the release and installs it anew.
+// reinstall removes the release and installs it again.
 func reinstall(ctx context.Context, values ...string) error {
 	if _, err := bed.Run(ctx, testbed.Helm, "uninstall", fairwayName, "--namespace", fairwayNamespace, "--wait"); err != nil {
 		return err
@@ -95,8 +95,8 @@ func reinstall(ctx context.Context, values ...string) error {
 	return install(ctx, values...)
 }
 
-// servedByHTTP3 waits until every replica of Fairway answers over QUIC, and then the Service does, which takes until kube-proxy knows
-// of its UDP port.
+// servedByHTTP3 waits until every replica of Fairway responds over QUIC, and then the Service, which takes until kube-proxy
+// knows its UDP port.
 func (s *stage) servedByHTTP3(plan load.Plan) {
 	s.Helper()
 	replicas, err := replicaAddresses(s.Context())
@@ -119,8 +119,8 @@ func (s *stage) servedByHTTP3(plan load.Plan) {
 // moves is how many connections come to another replica, or may, in each way.
 const moves = 100
 
-// What becomes of a connection whose datagrams come to another replica, because the node forgets its flow or because the client's port
-// changes: the replica answers with a stateless reset, and a new connection answers the request.
+// A connection whose datagrams reach another replica, because the node forgets its flow or the client's port changes: the
+// replica sends a stateless reset, and a new connection serves the request.
 func TestAConnectionOfHTTP3ThatComesToAnotherReplicaIsResetAtOnce(t *testing.T) {
 	s := begin(t, "http3-moved")
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))

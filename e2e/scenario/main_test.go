@@ -26,7 +26,7 @@ const (
 	fairwayNamespace = "fairway-system"
 	fairwayName      = "fairway"
 	fairwayReplicas  = 2
-	// probePort answers /readyz and /metrics.
+	// probePort serves /readyz and /metrics.
 	probePort = 10255
 )
 
@@ -49,13 +49,13 @@ type form struct {
 	// alone and beside are the rates of a scenario that has the machine for itself and of one that has not, in requests per
 	// second over all its streams.
 	alone, beside int
-	// up and down are how long study 1 stays at 7 and at 5 replicas; 0: until a thousand requests were answered.
+	// up and down are how long study 1 stays at 7 and at 5 replicas; 0: until a thousand requests have completed.
 	up, down time.Duration
-	// unreachable is how long the API server does not answer.
+	// unreachable is how long the API server does not respond.
 	unreachable time.Duration
 	// changes whose propagation is measured, of each kind.
 	changes int
-	// streamed are the requests of the scenarios with HTTP/2, gRPC and HTTP/3, and held the open streams of gRPC.
+	// streamed are the requests of the scenarios with HTTP/2, gRPC and HTTP/3, and held the open gRPC streams.
 	streamed, held int
 }
 
@@ -175,7 +175,7 @@ func upgradeTo(ctx context.Context, testbed bed.Bed, image string, more ...strin
 		"image.repository=" + name,
 		"image.tag=" + tag,
 		fmt.Sprintf("replicas=%d", fairwayReplicas),
-		// Scenarios delete their namespaces when they end, and no Role can be made in one that is gone.
+		// Scenarios delete their namespaces when they end, and no Role can be created in a deleted one.
 		"rbac.secretNamespaces={" + strings.Join(readable, ",") + "}",
 		// Two CPUs carry up to eight pods, and requests here last milliseconds.
 		"resources.requests.cpu=50m",

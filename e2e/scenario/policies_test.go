@@ -28,7 +28,7 @@ var completePolicies string
 //go:embed policies/refused.yaml
 var refusedPolicies string
 
-// policyKind is a kind of policy as its CRD has it.
+// policyKind is a kind of policy in the form of its CRD.
 type policyKind struct {
 	name     string
 	resource schema.GroupVersionResource
@@ -155,7 +155,7 @@ func (s *stage) documentedPolicies() []*unstructured.Unstructured {
 	return found
 }
 
-// taken makes an object, and looks whether the API server has kept it as it is.
+// taken creates an object, and checks that the API server stored it unchanged.
 func (s *stage) taken(kind policyKind, object *unstructured.Unstructured) {
 	s.Helper()
 	object = object.DeepCopy()
@@ -171,7 +171,7 @@ func (s *stage) taken(kind policyKind, object *unstructured.Unstructured) {
 	}
 }
 
-// attempt asks the API server what it would say to an object, and makes nothing.
+// attempt sends an object to the API server as a dry run.
 func (s *stage) attempt(kind policyKind, object map[string]any) error {
 	asked := &unstructured.Unstructured{Object: object}
 	asked.SetNamespace(s.namespace)

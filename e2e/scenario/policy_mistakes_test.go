@@ -75,7 +75,7 @@ func (p path) with(object map[string]any, value any) map[string]any {
 // mistake is a bound of a schema, and how to break it.
 type mistake struct {
 	at path
-	// says is what the API server says.
+	// says is the message of the API server.
 	says string
 	// spoil makes a bad value of a good one; nil for none at all.
 	spoil func(good any) any
@@ -216,7 +216,7 @@ func (s *stage) refusesRules(kind policyKind, breaking []*unstructured.Unstructu
 	return len(breaking)
 }
 
-// ruleMessages are what the rules of a schema say (x-kubernetes-validations).
+// ruleMessages are the messages of a schema's rules (x-kubernetes-validations).
 func ruleMessages(schema map[string]any) []string {
 	var found []string
 	rules, _ := schema["x-kubernetes-validations"].([]any)

@@ -40,7 +40,7 @@ func (s *stage) runProgram(fairway string, more ...string) (*process, time.Durat
 	begun := time.Now()
 	s.must(p.command.Start())
 	s.Cleanup(func() {
-		// Nobody is being served: no drain.
+		// There are no clients, so nothing to drain.
 		_ = p.command.Process.Signal(syscall.SIGKILL)
 		_ = p.command.Wait()
 		if s.Failed() {
@@ -66,7 +66,7 @@ func (p *process) ready(ctx context.Context) (bool, string, error) {
 	return response.StatusCode == http.StatusOK, response.Status, nil
 }
 
-// freeAddress is one on loopback that nobody listens on.
+// freeAddress is an unused address on loopback.
 func (s *stage) freeAddress() string {
 	s.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,7 +75,7 @@ func (s *stage) freeAddress() string {
 	return listener.Addr().String()
 }
 
-// memory is what is resident, in MiB.
+// memory is the resident memory, in MiB.
 func (p *process) memory(s *stage) float64 {
 	s.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))

@@ -106,7 +106,7 @@ func (s *stage) targets() []target {
 	return found
 }
 
-// handMade is a Service whose EndpointSlice nobody but the test writes.
+// handMade is a Service whose EndpointSlice only the test writes.
 func (s *stage) handMade(first target) {
 	s.Helper()
 	service := &core.Service{
@@ -137,13 +137,13 @@ func endpointSlice(service string, addresses ...netip.Addr) *discovery.EndpointS
 	}
 }
 
-// replace writes an Ingress over the one of its name, whatever that said.
+// replace overwrites the Ingress of that name.
 func (s *stage) replace(ingress *networking.Ingress) error {
 	_, err := kube.API.NetworkingV1().Ingresses(s.namespace).Update(s.Context(), ingress, meta.UpdateOptions{})
 	return err
 }
 
-// measure makes changes one after the other; change says which pod answers after the nth one.
+// measure makes changes one after another; change returns the pod that serves after the nth one.
 func (s *stage) measure(kind string, change func(n int) (pod string, write func() error)) {
 	s.Helper()
 	replicas, err := replicaAddresses(s.Context())
@@ -175,8 +175,8 @@ func (s *stage) measure(kind string, change func(n int) (pod string, write func(
 	s.figure(kind+": changes", float64(len(sent)), "", 0)
 }
 
-// arrival begins to ask all replicas; the function that it returns waits until each was answered by the pod and says when
-// the last of them was.
+// arrival starts to query all replicas; the returned function waits until each was served by the pod and returns the time of
+// the last one.
 func (s *stage) arrival(probes []*load.Probe, pod string) func() (time.Time, error) {
 	var (
 		asking sync.WaitGroup

@@ -25,13 +25,13 @@ const (
 	redisPort = 6379
 	// served is the Deployment and Service of the Fairway that serves them: release and chart.
 	servedRelease, servedName = "ports", "ports-fairway"
-	// asked has an address of which every CoreDNS of a cluster knows.
+	// asked has an address that every CoreDNS of a cluster knows.
 	asked = "kubernetes.default.svc.cluster.local."
 )
 
-// CoreDNS over UDP and TCP and Redis over long connections, as TCP and UDP services of ConfigMaps, while their pods go 5, 7, 5. A
-// query may be lost only in a pod that is going, and is then answered when it is asked again; a connection may be cut only if its
-// Redis is gone.
+// CoreDNS over UDP and TCP and Redis over long connections, as TCP and UDP services of ConfigMaps, while their pods go 5, 7, 5.
+// A query may only be lost in an ending pod, and must succeed when it is repeated; a connection may only be cut if its Redis
+// has ended.
 func TestDNSAndLongConnectionsLiveThroughScaling(t *testing.T) {
 	s := begin(t, "services")
 	s.dns(5)
@@ -67,7 +67,7 @@ func TestDNSAndLongConnectionsLiveThroughScaling(t *testing.T) {
 	s.accounted()
 }
 
-// stay lets things be for a time.
+// stay waits for a time.
 func (s *stage) stay(length time.Duration) {
 	select {
 	case <-s.Context().Done():
@@ -182,7 +182,7 @@ func (s *stage) identities() map[string]bool {
 	return living
 }
 
-// judgeAnswers fails for queries that nobody answered, and for attempts that were lost while no pod was going.
+// judgeAnswers fails for queries without a response, and for attempts that were lost while no pod was ending.
 func (s *stage) judgeAnswers(network string, seen load.Answers) {
 	s.Helper()
 	apart, classes := 0, map[string]int{}
@@ -241,7 +241,7 @@ func (s *stage) accounted() {
 	}
 }
 
-// ends are what was opened, and what has ended for any reason.
+// ends are the opened connections and those that have ended for any reason.
 func ends(page metrics.Page, name string) (opened, ended float64) {
 	opened, _ = page.Value(name+"_opened_total", nil)
 	ended, _ = page.Value(name+"_ended_total", nil)

@@ -18,7 +18,7 @@ import (
 	"fairway/e2e/report"
 )
 
-// A large configuration, and what is promised for it.
+// A large configuration, and its bounds.
 const (
 	ingresses   = 5_000
 	endpoints   = 20_000
@@ -26,7 +26,7 @@ const (
 	largeMemory = 150.0 // MiB
 	largeChange = 5 * time.Millisecond
 	largeShare  = 0.1
-	// largeChanges is how many of them are made.
+	// largeChanges is the number of changes.
 	largeChanges = 50
 )
 
@@ -65,7 +65,7 @@ func TestALargeConfigurationIsReadSoonAndChangesCheaply(t *testing.T) {
 	s.clear()
 }
 
-// clear waits until all of it is gone, so that the scenarios that follow have the machine for themselves.
+// clear waits until all objects are gone, so that later scenarios have the machine for themselves.
 func (s *stage) clear() {
 	s.Helper()
 	s.must(kube.DeleteNamespace(s.Context(), s.namespace))
@@ -92,7 +92,7 @@ const largeServices = endpoints / perService
 
 func largeService(n int) string { return fmt.Sprintf("large-%d", n%largeServices) }
 
-// large makes Services whose endpoints nobody has to reach, and Ingresses for them. kube-proxy leaves them alone.
+// large creates Services with unreachable endpoints, and Ingresses for them. kube-proxy ignores them.
 func (s *stage) large() {
 	s.Helper()
 	s.atOnce(largeServices, s.largeBackend)
@@ -104,7 +104,7 @@ func (s *stage) large() {
 	})
 }
 
-// atOnce does many things, sixteen at a time.
+// atOnce runs many tasks, sixteen at a time.
 func (s *stage) atOnce(count int, do func(n int) error) {
 	s.Helper()
 	var (

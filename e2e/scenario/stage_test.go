@@ -29,7 +29,7 @@ type stage struct {
 	dying, kills, absent verdict.Windows
 }
 
-// beside begins a scenario that runs beside others.
+// beside starts a scenario that runs in parallel with others.
 func beside(t *testing.T, name string) *stage {
 	t.Helper()
 	t.Parallel()
@@ -80,13 +80,13 @@ func (s *stage) workload(name string, replicas int32) cluster.Workload {
 // promptly bounds what Fairway does within a second even on a busy machine.
 const promptly = 30 * time.Second
 
-// served waits until every replica of Fairway answers 200; of the plan its host, path and TLS count.
+// served waits until every replica of Fairway returns 200; of the plan its host, path and TLS count.
 func (s *stage) served(plan load.Plan) {
 	s.Helper()
 	s.everywhere(plan, "is served", func(sight load.Sight) bool { return sight.Class == load.OK })
 }
 
-// everywhere waits until what every replica of Fairway answers is right.
+// everywhere waits until every replica of Fairway gives the expected response.
 func (s *stage) everywhere(plan load.Plan, what string, right func(load.Sight) bool) {
 	s.Helper()
 	replicas, err := replicaAddresses(s.Context())
@@ -110,7 +110,7 @@ func port(plan load.Plan, plain, secure int) int {
 	return plain
 }
 
-// streams of a scenario begin here: one that keeps its connections and one that makes a new one for each request. Fields of
+// Starts the streams of a scenario: one that keeps its connections and one with a new connection for each request. Fields of
 // the plan that are set are kept.
 func (s *stage) traffic(plan load.Plan) {
 	keep, fresh := plan, plan
@@ -136,7 +136,7 @@ func (s *stage) stream(plan load.Plan) {
 		plan.PostEvery = 5
 	}
 	if plan.Delay == 0 {
-		// So that there are requests in hand whenever a process dies.
+		// So that requests are in flight whenever a process dies.
 		plan.Delay = 10 * time.Millisecond
 	}
 	plan.Ports = clientPorts
@@ -144,7 +144,7 @@ func (s *stage) stream(plan load.Plan) {
 	s.streams = append(s.streams, load.Start(plan))
 }
 
-// answered are the requests that have an outcome, over all streams.
+// answered is the number of requests with an outcome, over all streams.
 func (s *stage) answered() int {
 	all := 0
 	for _, stream := range s.streams {
@@ -164,7 +164,7 @@ func (s *stage) more(count int) {
 	}))
 }
 
-// lasting stays for the time of a protocol, or in its fast form until some requests were answered.
+// lasting waits for the time of a protocol, or in its fast form until some requests have completed.
 func (s *stage) lasting(protocol time.Duration) {
 	s.Helper()
 	if protocol == 0 {
@@ -187,7 +187,7 @@ func (s *stage) repeat(cycle func()) {
 	s.more(s.rate)
 }
 
-// finish stops the streams, gives what failed to the allowances, and fails for all the rest.
+// finish stops the streams, applies the allowances to failures, and fails for the others.
 func (s *stage) finish(allowances ...verdict.Allowance) {
 	s.Helper()
 	streams := s.streams
@@ -206,7 +206,7 @@ func (s *stage) finish(allowances ...verdict.Allowance) {
 	}
 }
 
-// noticeable is what a person would call slow.
+// noticeable is the latency that a person notices.
 const noticeable = 2 * time.Second
 
 func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
@@ -293,7 +293,7 @@ func (s *stage) line(seen load.Report) report.Scenario {
 	}
 }
 
-// told is how many lines of each kind are printed, the last ones.
+// told is the number of printed lines of each kind, the last ones.
 const told = 60
 
 // tell prints what helps to understand a failure: Events of the namespace, and the logs of Fairway.
@@ -309,7 +309,7 @@ func (s *stage) tell() {
 	}
 }
 
-// kubectlSays prints the end of what kubectl says.
+// kubectlSays prints the end of kubectl's output.
 func (s *stage) kubectlSays(arguments ...string) {
 	text, err := testbed.Kubectl(context.Background(), arguments...)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestStreamsAndCallsOfHTTP2LiveThroughEveryChange(t *testing.T) {
 	s.finish(verdict.PostLostToDyingPod(&s.dying), verdict.CallLostToDyingPod(&s.dying))
 }
 
-// called routes a host for gRPC to the same backends, and waits until every replica has it.
+// called routes a gRPC host to the same backends, and waits until every replica serves it.
 func (s *stage) called(web load.Plan) load.Plan {
 	s.Helper()
 	signed, err := authority()

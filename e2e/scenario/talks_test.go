@@ -25,13 +25,13 @@ type talks struct {
 	all   []*load.Talking
 }
 
-// talks are long connections to an address; none is made yet.
+// talks are long connections to an address; none is open yet.
 func (s *stage) talks(address string, speech load.Speech) *talks {
 	plan := load.TalkPlan{Address: address, Beat: 100 * time.Millisecond, Ports: clientPorts, Speech: speech}
 	return &talks{stage: s, plan: plan, begun: time.Now()}
 }
 
-// talk begins connections, and waits until each of them was answered.
+// talk opens connections, and waits until each of them got a response.
 func (c *talks) talk(clients int) *load.Talking {
 	c.Helper()
 	plan := c.plan
@@ -43,7 +43,7 @@ func (c *talks) talk(clients int) *load.Talking {
 	return talk
 }
 
-// answered waits until each client has a connection that was answered.
+// answered waits until each client has a connection with a response.
 func (c *talks) answered(talk *load.Talking) {
 	c.Helper()
 	c.must(cluster.Eventually(c.Context(), time.Minute, "every client has a connection with a server", func(context.Context) (bool, string, error) {
@@ -79,7 +79,7 @@ func (c *talks) stop() {
 	}
 }
 
-// answers is how many there were.
+// answers is the number of responses.
 func (c *talks) answers() int {
 	all := 0
 	for _, talk := range c.all {
@@ -88,7 +88,7 @@ func (c *talks) answers() int {
 	return all
 }
 
-// judge fails for wrong answers, and for connections that were cut although their server, of this kind, stayed.
+// judge fails for wrong responses, and for connections that were cut although their server, of this kind, stayed.
 func (c *talks) judge(kind, stream string, went func(server string, cut time.Time) bool) {
 	c.Helper()
 	line := report.Scenario{Name: c.name, Stream: stream, Classes: map[string]int{}, Took: time.Since(c.begun)}
@@ -103,7 +103,7 @@ func (c *talks) judge(kind, stream string, went func(server string, cut time.Tim
 		wrong = append(wrong, seen.Wrong...)
 		for _, cut := range seen.Cut {
 			line.Classes[string(cut.Class)]++
-			// One may have been made to a server that went before it said who it is.
+			// A connection may have been made to a server that ended before it responded.
 			unknown := cut.Server == "" && !cut.Connected.IsZero() && c.dying.Holds(cut.Begin, cut.End)
 			if unknown || cut.Server != "" && went(cut.Server, cut.End) {
 				gone++

@@ -30,8 +30,7 @@ const (
 	ticketSecret   = fairwayName + "-session-tickets"
 )
 
-// Three replicas are rolled while their leader rotates the keys of tickets: whoever has a ticket whose lifetime is not over makes
-// no full handshake.
+// Three replicas are rolled while their leader rotates ticket keys: clients with a valid ticket make no full handshake.
 func TestSessionsResumeOnEveryReplicaWhileTheseAreRolledAndKeysRotate(t *testing.T) {
 	s := begin(t, "tickets")
 	s.must(kube.Deploy(s.Context(), s.workload("backend", 1)))
@@ -76,7 +75,7 @@ func (s *stage) rollTo(image string) {
 	s.must(kube.AwaitSettled(s.Context(), fairwayNamespace, fairwayName))
 }
 
-// ticketKey waits for a key and says when the current one was made.
+// ticketKey waits for a key and returns the creation time of the current one.
 func (s *stage) ticketKey() string {
 	s.Helper()
 	var made string
@@ -215,7 +214,7 @@ func (s *stage) goClient(version uint16) goClient {
 	return goClient{config, kept}
 }
 
-// connect makes a connection and a request, behind whose answer the tickets of TLS 1.3 have come.
+// connect makes a connection and a request; the tickets of TLS 1.3 arrive with the response.
 func (c goClient) connect(ctx context.Context, address string) (handshake, error) {
 	ctx, cancel := context.WithTimeout(ctx, promptly)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"fairway/e2e/load"
 )
 
-// blocked is a client that the settings refuse, so that an answer shows whether these count.
+// blocked is a client that the settings refuse, so that a response shows whether they are in effect.
 const blocked = "scenario-upgrade"
 
 // The release before is installed, upgraded to this one with the words of the documentation, and rolled back, under load: no request
@@ -132,7 +132,7 @@ func (s *stage) handshake(client goClient, want handshake) {
 	}
 }
 
-// keptConfigurationIsRead: what one binary keeps, the other serves when the API does not answer.
+// keptConfigurationIsRead: the state that one binary stores is served by the other when the API does not respond.
 func (s *stage) keptConfigurationIsRead(writer, reader string) {
 	s.Helper()
 	state := s.TempDir()
@@ -154,7 +154,7 @@ func (s *stage) keptConfigurationIsRead(writer, reader string) {
 	s.must(second.command.Process.Signal(syscall.SIGKILL))
 }
 
-// silentAPI names an API server that nobody answers for.
+// silentAPI names an API server that does not respond.
 const silentAPI = `{"apiVersion": "v1", "kind": "Config", "current-context": "it",
 "clusters": [{"name": "it", "cluster": {"server": "http://127.0.0.1:1"}}],
 "users": [{"name": "it", "user": {}}],

@@ -62,7 +62,7 @@ func PostLostToDyingPod(dying *Windows) Allowance {
 	}}
 }
 
-// CallLostToDyingPod takes calls of gRPC that Fairway had written to an endpoint when it died: the client is told UNAVAILABLE.
+// CallLostToDyingPod accepts gRPC calls that Fairway had written to an endpoint when it died: the client gets UNAVAILABLE.
 func CallLostToDyingPod(dying *Windows) Allowance {
 	return Allowance{Name: "call already written to a dying pod", Takes: func(e load.Event) bool {
 		told := e.Class == "grpc Unavailable" && (e.Reason == "upstream_closed" || e.Reason == "upstream_truncated" || e.Reason == "upstream_unreachable")
@@ -70,7 +70,7 @@ func CallLostToDyingPod(dying *Windows) Allowance {
 	}}
 }
 
-// AnswerCutByKill takes answers that a backend had begun when it was killed with -9: the client sees them end early.
+// AnswerCutByKill accepts responses that a backend had begun when it was killed with -9: the client sees them end early.
 func AnswerCutByKill(kills *Windows) Allowance {
 	return Allowance{Name: "answer cut by kill -9 of its backend", Takes: func(e load.Event) bool {
 		return e.Class == load.Truncated && kills.Holds(e.Begin, e.End)
@@ -98,11 +98,11 @@ type Verdict struct {
 	Failed []load.Event
 	// Apart counts events by the allowance that took them.
 	Apart map[string]int
-	// Uncounted are failed requests beyond the events that were kept: they count as failed.
+	// Uncounted are failed requests beyond the recorded events: they count as failed.
 	Uncounted int
 }
 
-// Judge gives each event to the first allowance that takes it; what is left has failed.
+// Judge gives each event to the first allowance that accepts it; the others have failed.
 func Judge(report load.Report, allowances ...Allowance) Verdict {
 	v := Verdict{Apart: map[string]int{}, Uncounted: report.Counts.Requests - report.Counts.OK - len(report.Events)}
 	for _, event := range report.Events {

@@ -69,7 +69,7 @@ func Cache() (string, error) {
 	return filepath.Join(cache, "fairway", "testbed"), nil
 }
 
-// Ensure makes sure that all programs are built; `say` is told of what takes long. Sources are those of the checkout.
+// Ensure builds missing programs; `say` reports slow steps. Sources are those of the checkout.
 func Ensure(sources string, say func(string)) (node.Programs, error) {
 	var programs node.Programs
 	folders := map[string]string{}
@@ -169,7 +169,7 @@ func (m module) build(source, version, folder string, say func(string)) error {
 			return fmt.Errorf("build %s in %s: %w\n%s", name, source, err, output)
 		}
 	}
-	// A folder that MkdirTemp made is its owner's alone; programs in the testbed may have another user.
+	// A folder of MkdirTemp is private to its owner; programs in the testbed may have another user.
 	if err := os.Chmod(next, 0o755); err != nil {
 		return fmt.Errorf("keep the build of %s: %w", m.folder, err)
 	}
@@ -179,7 +179,7 @@ func (m module) build(source, version, folder string, say func(string)) error {
 	return nil
 }
 
-// run runs a build and says now and then that it goes on.
+// run runs a build and reports now and then that it continues.
 func run(command *exec.Cmd, what string, say func(string)) (string, error) {
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Spec is what an image holds and how it starts.
+// Spec is the content of an image and its command.
 type Spec struct {
 	// Name is the reference it is loaded under, with its tag: registry.example/fairway:v1.
 	Name         string
@@ -51,7 +51,7 @@ const (
 	indexType    = "application/vnd.oci.image.index.v1+json"
 )
 
-// epoch is the time of everything in an image: a build says what was built, not when.
+// epoch is the time of everything in an image: images do not depend on the time of the build.
 var epoch = time.Unix(0, 0).UTC()
 
 type descriptor struct {

@@ -23,7 +23,7 @@ type Client struct {
 	http *http.Client
 }
 
-// Failure is an answer other than success.
+// Failure is a response other than success.
 type Failure struct {
 	Status  int
 	Message string
@@ -33,7 +33,7 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("the API server answered %d: %s", f.Status, f.Message)
 }
 
-// Missing says whether err is the API server's word that there is no such object.
+// Missing reports whether err means that the object does not exist.
 func Missing(err error) bool {
 	var failure *Failure
 	return errors.As(err, &failure) && failure.Status == http.StatusNotFound

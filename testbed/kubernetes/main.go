@@ -27,7 +27,7 @@ import (
 
 var names = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"}
 
-// program sets up the one asked for and no other: they register global metrics and flags.
+// program sets up only the requested program: they register global metrics and flags.
 func program(name string) (*cobra.Command, bool) {
 	switch name {
 	case "kube-apiserver":

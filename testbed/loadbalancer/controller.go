@@ -13,7 +13,7 @@ import (
 	"fairway/testbed/kubeapi"
 )
 
-// class is the loadBalancerClass that the controller serves beside none.
+// class is the loadBalancerClass that the controller serves in addition to none.
 const class = "testbed"
 
 // again is the wait after a failure.
@@ -71,7 +71,7 @@ func New(api *kubeapi.Client, range4, range6 string) (*Controller, error) {
 	return &Controller{api: api, pools: map[string]*Pool{"IPv4": pool4, "IPv6": pool6}}, nil
 }
 
-// Run serves until ctx ends; a lost API server is asked again until it is back.
+// Run serves until ctx ends; it retries while the API server is lost.
 func (c *Controller) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.follow(ctx)
@@ -96,7 +96,7 @@ func (c *Controller) follow(ctx context.Context) error {
 	if err := c.api.Read(ctx, "/api/v1/services", &list); err != nil {
 		return err
 	}
-	// What is given already is held before anything new is given.
+	// Existing addresses are reserved before new ones are assigned.
 	present := map[string]bool{}
 	for _, each := range list.Items {
 		if each.served() {
@@ -151,7 +151,7 @@ func family(address netip.Addr) string {
 	return "IPv6"
 }
 
-// hold keeps what the Service's status says, as far as it is the pools'.
+// hold reserves the addresses in the Service's status, as far as they belong to the pools.
 func (c *Controller) hold(each service) map[string]netip.Addr {
 	held := map[string]netip.Addr{}
 	for _, entry := range each.Status.LoadBalancer.Ingress {

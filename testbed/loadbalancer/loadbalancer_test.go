@@ -61,7 +61,7 @@ func TestAPoolHoldsOnlyFreeAddressesOfItsOwn(t *testing.T) {
 	}
 }
 
-// cluster is an API server with Services, one watch of them, and what was written to their status.
+// cluster is an API server with Services, a watch of them, and the writes to their status.
 type cluster struct {
 	services string
 	events   chan string

@@ -33,7 +33,7 @@ func (p *Pool) Take(owner string) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("all %d addresses of %s are given to LoadBalancer Services; remove one", len(p.owners), p.prefix)
 }
 
-// Hold gives the owner that very address, unless it is another's or none of the pool.
+// Hold reserves that address for the owner, unless it has another owner or is outside of the pool.
 func (p *Pool) Hold(address netip.Addr, owner string) bool {
 	if !p.prefix.Contains(address) || address == p.prefix.Addr() {
 		return false
@@ -50,7 +50,7 @@ func (p *Pool) free(address netip.Addr) bool {
 	return !taken && p.prefix.Contains(address) && address != p.prefix.Addr()
 }
 
-// Release takes back what the owner has.
+// Release frees the address of the owner.
 func (p *Pool) Release(owner string) {
 	for address, holder := range p.owners {
 		if holder == owner {

@@ -14,10 +14,10 @@ import (
 	"fairway/testbed/network"
 )
 
-// patience is how long one step of the start may take: far longer than it does, on a machine that does other things.
+// patience bounds one step of the start: far longer than it takes, on a busy machine.
 const patience = 90 * time.Second
 
-// bringUp starts what does not run and returns when the cluster takes pods; each step is told as it is done.
+// bringUp starts missing components and returns when the cluster accepts pods; it reports each step.
 func (n *Node) bringUp(ctx context.Context) error {
 	for _, name := range []string{"etcd", "containerd", "kube-apiserver"} {
 		if err := n.supervisor.start(name); err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// configure writes the files that the components read beside their flags.
+// configure writes the files that the components read in addition to their flags.
 func configure(testbed state.Testbed, programs Programs) error {
 	for _, folder := range []string{
 		testbed.Run("cni"), testbed.Data("etcd"), testbed.Data("kubelet"), testbed.Data("pod-logs"), testbed.Run("bin"),
@@ -155,7 +155,7 @@ func snapshotter(folder string) string {
 	return "overlayfs"
 }
 
-// corefile answers for the cluster's names only: no other resolver is reachable from a testbed.
+// corefile serves the cluster's names only: no other resolver is reachable from a testbed.
 func corefile(testbed state.Testbed) string {
 	return strings.Join([]string{
 		".:53 {",

@@ -26,7 +26,7 @@ var unverified = &http.Client{
 	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 }
 
-// Order is one thing that the command asks of a running testbed.
+// Order is a request of the command to a running testbed.
 type Order struct {
 	// Do is up, start, stop, kill, restart, partition, heal, drop-address, restore-address or kill-container.
 	Do string `json:"do"`
@@ -56,7 +56,7 @@ func (n *Node) answer(listener net.Listener) error {
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET /report", func(answer http.ResponseWriter, _ *http.Request) {
 		answer.Header().Set("Content-Type", "application/json")
-		// The command that asked may be gone.
+		// The requesting command may have ended.
 		_ = json.NewEncoder(answer).Encode(n.report())
 	})
 	routes.HandleFunc("POST /order", func(answer http.ResponseWriter, request *http.Request) {
@@ -141,7 +141,7 @@ func (n *Node) begin(fault network.Fault) error {
 	return nil
 }
 
-// heal ends the faults whose names, with a space after, begin so.
+// heal ends the faults whose names begin so, with a space after it.
 func (n *Node) heal(prefix string) error {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()

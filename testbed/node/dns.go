@@ -64,8 +64,8 @@ func applyDNS(ctx context.Context, api *kubeapi.Client) error {
 	return nil
 }
 
-// resolves says whether the Service of DNS answers with the Service of the API server, which shows CoreDNS, its rights
-// and kube-proxy to work.
+// resolves reports whether the DNS Service resolves the API server's Service, which shows that CoreDNS, its permissions and
+// kube-proxy work.
 func resolves(ctx context.Context, dns string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -25,10 +25,10 @@ const (
 	Failed   Phase = "failed"
 )
 
-// Report is what a testbed says of itself.
+// Report is the state of a testbed.
 type Report struct {
 	Phase Phase `json:"phase"`
-	// Steps are what has been reached, in order.
+	// Steps are the completed steps, in order.
 	Steps []string `json:"steps"`
 	// Failure is why it is not ready.
 	Failure    string   `json:"failure,omitempty"`
@@ -51,7 +51,7 @@ type Node struct {
 	faults  []network.Fault
 }
 
-// Serve sets the node up, keeps it, and answers the `testbed` command until the testbed ends.
+// Serve sets the node up, supervises it, and serves the `testbed` command until the testbed ends.
 func Serve(testbed state.Testbed, programs Programs) error {
 	n := &Node{
 		testbed: testbed, programs: programs, phase: Starting,
@@ -132,7 +132,7 @@ func (n *Node) finish(err error) {
 	}
 }
 
-// again starts what has ended or was stopped; only one start runs at a time.
+// again starts components that have ended; only one start runs at a time.
 func (n *Node) again() {
 	n.mutex.Lock()
 	if n.phase == Starting || n.api == nil {

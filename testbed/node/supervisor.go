@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Condition is what a component is doing.
+// Condition is the state of a component.
 type Condition string
 
 // A component runs, was stopped on purpose, or ended by itself.
@@ -105,8 +105,8 @@ func (s *supervisor) await(started *component, process *exec.Cmd) {
 	close(started.ended)
 }
 
-// grace is how long a component may take to stop when asked. The API server closes its listener at once, but would wait a
-// minute for clients that go on watching.
+// grace bounds how long a component may take to stop. The API server closes its listener at once, but would wait a minute for
+// clients with watches.
 const grace = 3 * time.Second
 
 // stop ends the component, at once or with time to finish.

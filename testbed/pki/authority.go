@@ -1,5 +1,5 @@
-// Package pki makes a testbed's certificates: one authority per testbed, made when it starts and gone with it. It never
-// writes a file; keys and certificates are PEM in memory.
+// Package pki makes a testbed's certificates: one authority per testbed, created when it starts and dropped when it ends. It
+// never writes a file; keys and certificates are PEM in memory.
 package pki
 
 import (

@@ -135,7 +135,7 @@ func inherit(folder, setting string) error {
 	return nil
 }
 
-// join moves this process into a cgroup; "0" is whoever writes it.
+// join moves this process into a cgroup; "0" means the writing process.
 func join(folder string) error {
 	if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte("0"), 0o644); err != nil {
 		return fmt.Errorf("enter the cgroup %s: %w", folder, err)
@@ -199,8 +199,8 @@ func complete(folder string) error {
 	return nil
 }
 
-// removeCgroup kills what is in a cgroup and below it, and removes it. It is the testbed's by its name: whatever is in it
-// was put there by the testbed.
+// removeCgroup kills the processes in a cgroup and below it, and removes it. Its name shows that it belongs to the testbed, and
+// so does everything in it.
 func removeCgroup(folder string, patience time.Duration) error {
 	end := time.Now().Add(patience)
 	for {
@@ -250,7 +250,7 @@ func below(folder string) ([]string, error) {
 func killAll(folder string) {
 	processes, err := os.ReadFile(filepath.Join(folder, "cgroup.procs"))
 	if err != nil {
-		// Gone, which is what is wanted.
+		// It no longer exists, which is the goal.
 		return
 	}
 	for _, line := range strings.Fields(string(processes)) {

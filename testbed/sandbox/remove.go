@@ -24,7 +24,7 @@ func Remove(testbed state.Testbed) error {
 		return err
 	}
 	if record.Init.PID != 0 {
-		// The kernel ends every process of the namespace before it reports this one as gone.
+		// The kernel ends every process of the namespace before it reports this one as ended.
 		if err := record.Init.Kill(patience); err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func Remove(testbed state.Testbed) error {
 	return testbed.Remove()
 }
 
-// unmount removes mounts in a folder. The testbed makes none that is seen outside; whoever did wants them gone with it.
+// unmount removes mounts in a folder. The testbed makes none that is visible outside; others are to be removed with the folder.
 func unmount(folder string) error {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

@@ -41,7 +41,7 @@ func (p Process) Alive() bool {
 	return err == nil && now == p
 }
 
-// Kill kills that very process, and no other that has its number by now, and waits until it is gone.
+// Kill kills exactly this process, even if another one has its number by now, and waits until it has ended.
 func (p Process) Kill(patience time.Duration) error {
 	handle, err := unix.PidfdOpen(p.PID, 0)
 	if err == unix.ESRCH {
@@ -51,7 +51,7 @@ func (p Process) Kill(patience time.Duration) error {
 		return fmt.Errorf("open process %d: %w", p.PID, err)
 	}
 	defer unix.Close(handle)
-	// The handle is of whoever has the number now; only after that look is it known to be ours.
+	// The handle belongs to the process that has the number now; only after this check is it known to be ours.
 	if !p.Alive() {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (p Process) Kill(patience time.Duration) error {
 	return nil
 }
 
-// started reads when a process started; a zombie counts as gone.
+// started reads when a process started; a zombie counts as ended.
 func started(pid int) (uint64, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

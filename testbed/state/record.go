@@ -17,9 +17,9 @@ import (
 
 // Roots are where testbeds live.
 type Roots struct {
-	// Run holds the records, sockets and credentials, gone with a reboot.
+	// Run has the records, sockets and credentials, which a reboot removes.
 	Run string
-	// Data holds what is big: images, containers, the store, logs.
+	// Data has large files: images, containers, the store, logs.
 	Data string
 }
 
@@ -32,7 +32,7 @@ type Testbed struct {
 	roots Roots
 }
 
-// Record is what is written down of a testbed before the first of its processes starts.
+// Record is written before the first process of a testbed starts.
 type Record struct {
 	Name string `json:"name"`
 	// Init is the first process of the testbed's process namespace: with it all others end. Zero until it is started.
@@ -147,7 +147,7 @@ func (t Testbed) Lock() (release func(), err error) {
 			folder.Close()
 			return nil, fmt.Errorf("lock testbed %s: %w", t.Name, err)
 		}
-		// A `down` that held it may have removed the folder: then another has, or will have, its name.
+		// A `down` that held it may have removed the folder: then another folder has its name, or will.
 		held, err := folder.Stat()
 		if err != nil {
 			folder.Close()

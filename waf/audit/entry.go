@@ -123,7 +123,7 @@ func describe(rule types.MatchedRule) Rule {
 			private = false
 		}
 		if private {
-			// What the rule says of it may quote it in part.
+			// The rule's message may quote parts of it.
 			described.Data = ""
 			if match.Value() != "" {
 				described.Message = strings.ReplaceAll(described.Message, match.Value(), "[redacted]")

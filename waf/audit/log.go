@@ -80,7 +80,7 @@ func (l *Log) Write(entry *Entry) {
 func (l *Log) Dropped() uint64 { return l.dropped.Load() }
 func (l *Log) Written() uint64 { return l.written.Load() }
 
-// Close writes what is queued. Nothing may be written afterwards.
+// Close writes queued lines. Nothing may be written afterwards.
 func (l *Log) Close() {
 	close(l.queue)
 	<-l.done

@@ -11,7 +11,7 @@ import (
 // maxCompilations is how many configurations are compiled at once, so that requests of the others are still served.
 const maxCompilations = 1
 
-// Observer counts what a cache does.
+// Observer counts the events of a cache.
 type Observer interface {
 	Compiled(took time.Duration, err error)
 }
@@ -56,7 +56,7 @@ func (c *Cache) WAF(ctx context.Context, key Configuration, name string) (*WAF, 
 	}
 }
 
-// Len is how many configurations are kept.
+// Len is the number of cached configurations.
 func (c *Cache) Len() int {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -38,7 +38,7 @@ func ParseMode(s string) (Mode, error) {
 	return "", fmt.Errorf("mode %q is none of On, DetectionOnly and Off", cut(s, 32))
 }
 
-// Configuration is what a WAF is compiled from. Equal ones share a WAF.
+// Configuration is the input from which a WAF is compiled. Equal ones share a WAF.
 type Configuration struct {
 	Mode        Mode
 	CoreRuleSet bool
@@ -54,7 +54,7 @@ type Limits struct {
 // WAF is a compiled configuration.
 type WAF struct {
 	coraza.WAF
-	// Mode is what holds after all directives.
+	// Mode is the mode after all directives.
 	Mode Mode
 	// Blocking tells whether a request can be interrupted.
 	Blocking bool

@@ -15,7 +15,7 @@ import (
 // maxLine is the longest line of a text in bytes. Coraza's reader silently leaves out what follows a line of 64 KiB.
 const maxLine = 32 << 10
 
-// treatment says what happens to a directive.
+// treatment is the handling of a directive.
 type treatment int
 
 const (
@@ -291,7 +291,7 @@ func (t *text) addDefaultActions() {
 	}
 }
 
-// read notes what a directive sets.
+// read records the effect of a directive.
 func (s *settings) read(d directive, limits Limits) error {
 	value := strings.ToLower(d.unquoted())
 	switch d.name {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// maxRules is how many rules have a series of their own. The matches of further ones are counted as `other`.
+// maxRules is the number of rules with their own series. The matches of others are counted as `other`.
 const maxRules = 512
 
 var bounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1}
@@ -29,7 +29,7 @@ const (
 
 // Metrics are safe for concurrent use.
 type Metrics struct {
-	// Cached and Buffered are asked for when metrics are read, as are the lines of the audit log.
+	// Cached and Buffered are called when metrics are read, as are the lines of the audit log.
 	Cached, Buffered           func() int64
 	AuditWritten, AuditDropped func() uint64
 	InFlight                   atomic.Int64

@@ -55,7 +55,7 @@ type exchange struct {
 	interruptedIn      string
 }
 
-// reserve takes from the memory for bodies. It is asked once a piece is there: what an upload has still to send costs nothing.
+// reserve takes from the memory for bodies. It is called with a received piece: announced data costs nothing.
 func (x *exchange) reserve(piece *extproc.HttpBody) error {
 	bytes := int64(len(piece.GetBody()))
 	if !x.server.buffered.take(bytes) {
@@ -238,7 +238,7 @@ func (x *exchange) requestBody(piece *extproc.HttpBody) (*extproc.ProcessingResp
 	return x.or(continueRequestBody(), func() (*types.Interruption, error) { return in, err })
 }
 
-// isWhole tells whether the rest of a body will not be shown, or may not pass unseen.
+// isWhole reports whether the rest of a body will not be shown, or must not pass unseen.
 func (x *exchange) isWhole(piece *extproc.HttpBody, mode modes.ProcessingMode_BodySendMode) bool {
 	return piece.GetEndOfStream() || x.waf.Blocking ||
 		mode == modes.ProcessingMode_BUFFERED || mode == modes.ProcessingMode_BUFFERED_PARTIAL

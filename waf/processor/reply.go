@@ -11,7 +11,7 @@ import (
 	"github.com/corazawaf/coraza/v3/types"
 )
 
-// continueRequestHeaders lets a request pass, and says what of it and its response shall be shown.
+// continueRequestHeaders lets a request pass, and selects the later parts of it and its response to be shown.
 func continueRequestHeaders(body modes.ProcessingMode_BodySendMode, response bool) *extproc.ProcessingResponse {
 	headers := modes.ProcessingMode_SKIP
 	if response {
@@ -76,7 +76,7 @@ func interruptionStatus(in *types.Interruption) int {
 	return code
 }
 
-// interrupt answers a request in place of its endpoint. Which rule did it is for the log, not for the client.
+// interrupt responds to a request in place of its endpoint. The deciding rule is for the log, not for the client.
 func interrupt(in *types.Interruption, details string) *extproc.ProcessingResponse {
 	code := interruptionStatus(in)
 	reply := &extproc.ImmediateResponse{

@@ -22,7 +22,7 @@ const (
 	maxID               = 128
 )
 
-// request is what the first message says about a stream.
+// request is the content of the first message of a stream.
 type request struct {
 	name          string
 	configuration *configuration.Configuration // nil: the default one
@@ -110,7 +110,7 @@ func address(host, port string) (string, int) {
 	return host, number
 }
 
-// identifier keeps what can stand in a log.
+// identifier keeps characters that are allowed in a log.
 func identifier(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {

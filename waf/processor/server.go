@@ -26,7 +26,7 @@ import (
 	"fairway.dev/waf/metrics"
 )
 
-// Settings bound what the server does.
+// Settings bound the server.
 type Settings struct {
 	// Default is the configuration of streams that name none.
 	Default configuration.Configuration
@@ -38,7 +38,7 @@ type Settings struct {
 	MaxBuffered int64
 }
 
-// Server answers streams.
+// Server serves streams.
 type Server struct {
 	extproc.UnimplementedExternalProcessorServer
 	settings Settings
@@ -57,7 +57,7 @@ func New(settings Settings, cache *configuration.Cache, auditLog *audit.Log, m *
 	return s
 }
 
-// MaxMessage is the longest message that a caller may send: a body and what is around it.
+// MaxMessage is the longest message that a caller may send: a body and its envelope.
 func (s Settings) MaxMessage() int {
 	return int(max(s.Limits.RequestBody, s.Limits.ResponseBody, 1<<20)) + 1<<20
 }
@@ -73,7 +73,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) (err er
 	x := &exchange{server: s}
 	defer func() {
 		if cause := recover(); cause != nil {
-			// What it left in the transaction is unknown: it is neither used again nor given back.
+			// The state of the transaction is unknown: it is neither reused nor returned.
 			s.log.Error("a transaction panicked", "configuration", x.name, "transaction", x.id, "cause", fmt.Sprint(cause),
 				"stack", string(debug.Stack()))
 			x.abandon()

@@ -75,7 +75,7 @@ func Start() (*Server, error) {
 // Close ends it.
 func (server *Server) Close() { server.grpc.Stop() }
 
-// Asked are the questions about a case.
+// Asked are the CheckRequests of a case.
 func (server *Server) Asked(name string) []*auth.AttributeContext {
 	server.mutex.Lock()
 	defer server.mutex.Unlock()
@@ -117,7 +117,7 @@ func (server *Server) Check(context context.Context, request *auth.CheckRequest)
 	return answer.response(), nil
 }
 
-// answer is what the script has put together.
+// answer is the response that the script has built.
 type answer struct {
 	code             codes.Code
 	message          string

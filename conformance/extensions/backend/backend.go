@@ -1,4 +1,4 @@
-// Package backend owns the endpoint: it says what it got, and answers with what the request asks for.
+// Package backend is the endpoint: it records requests, and responds as they ask.
 package backend
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Headers of a request that say how it is answered.
+// Request headers that control the response.
 const (
 	// SizeHeader is how long the body of the response is.
 	SizeHeader = "x-reply-size"
@@ -82,7 +82,7 @@ func Start() (*Server, error) {
 // Close ends it.
 func (server *Server) Close() { _ = server.server.Close() }
 
-// Of is what was seen of a case. A request that has not ended is not whole.
+// Of returns the recorded request of a case. A request that has not ended is not whole.
 func (server *Server) Of(name string) Sight {
 	server.mutex.Lock()
 	defer server.mutex.Unlock()
@@ -105,7 +105,7 @@ func (server *Server) Ended(name string) bool {
 	return sight == nil || sight.finished
 }
 
-// Forget drops what was seen of a case.
+// Forget drops the records of a case.
 func (server *Server) Forget(name string) {
 	server.mutex.Lock()
 	defer server.mutex.Unlock()
@@ -163,7 +163,7 @@ func (server *Server) serve(writer http.ResponseWriter, request *http.Request) {
 	server.reply(writer, request, has)
 }
 
-// read reads a body, if asked for at a pace that makes its sender wait.
+// read reads a body, at a pace that makes its sender wait if requested.
 func read(body io.Reader, isSlow bool) ([]byte, error) {
 	if !isSlow {
 		return io.ReadAll(body)

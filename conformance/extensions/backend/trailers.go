@@ -35,11 +35,11 @@ func (listener watched) Accept() (net.Conn, error) {
 	return &reader{Conn: connection, server: listener.server, preface: []byte(http2.ClientPreface), names: map[uint32]string{}}, nil
 }
 
-// reader reads along what a client of HTTP/2 sends.
+// reader observes the bytes of an HTTP/2 client while they are read.
 type reader struct {
 	net.Conn
 	server *Server
-	// preface is what is left of it. A connection that does not begin with it, or whose frames cannot be read, is left alone.
+	// preface is the unread part of the preface. Connections without it, or with unreadable frames, are ignored.
 	preface []byte
 	isOther bool
 	held    bytes.Buffer

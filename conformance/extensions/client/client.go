@@ -25,7 +25,7 @@ const (
 	pieceSize = 16 << 10
 )
 
-// Request is what is sent.
+// Request is a request to send.
 type Request struct {
 	Address      string
 	Host, Method string
@@ -43,17 +43,17 @@ type Request struct {
 	Deadline time.Duration
 }
 
-// Response is what came of it.
+// Response is the outcome of a request.
 type Response struct {
 	Status  int
 	Header  http.Header
 	Trailer http.Header
-	// Early are the 1xx that came before.
+	// Early are the received 1xx responses.
 	Early []int
 	// EarlyHeader are the headers of the last of them.
 	EarlyHeader http.Header
 	Body        []byte
-	// Length is what the head says of the body; -1 if it says nothing.
+	// Length is the Content-Length; -1 if there is none.
 	Length int64
 	// Err is why there is no head, or why the body is not whole.
 	Err error
@@ -75,7 +75,7 @@ func (response *Response) Kind() string {
 	return "whole"
 }
 
-// Do sends a request on a connection of its own, and reads what comes to its end.
+// Do sends a request on its own connection, and reads the response to its end.
 func Do(request Request) *Response {
 	context, cancel := context.WithTimeout(context.Background(), request.Deadline)
 	defer cancel()

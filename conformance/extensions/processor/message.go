@@ -1,6 +1,6 @@
 package processor
 
-// This file owns how messages of the proxy are read and what they are answered with.
+// This file owns how messages of the proxy are read, and the responses to them.
 
 import (
 	"bytes"
@@ -67,7 +67,7 @@ func value(header *core.HeaderValue) string {
 	return header.GetValue()
 }
 
-// answer is what a message is answered with by the steps of its phase.
+// answer builds the response to a message from the steps of its phase.
 func answer(phase Phase, steps Script, piece *extproc.HttpBody) *extproc.ProcessingResponse {
 	common := &extproc.CommonResponse{}
 	for _, step := range steps {
@@ -151,7 +151,7 @@ func change(common *extproc.CommonResponse, step Step, piece *extproc.HttpBody) 
 	}
 }
 
-// wrap makes it the answer to a phase.
+// wrap makes it the response to a phase.
 func wrap(phase Phase, common *extproc.CommonResponse) *extproc.ProcessingResponse {
 	response := &extproc.ProcessingResponse{}
 	switch phase {

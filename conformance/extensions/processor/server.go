@@ -1,6 +1,6 @@
 package processor
 
-// This file owns the service: the calls of proxies, and the steps that are more than another answer.
+// This file owns the service: the calls of proxies, and the steps that are more than a response.
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ const (
 	duplexPiece = 24_000
 	// duplexPause is how long it takes for a piece: its own pace.
 	duplexPause = 200 * time.Microsecond
-	// silence bounds how long a service that never answers waits for the end of its call.
+	// silence bounds how long a service that never responds waits for the end of its call.
 	silence = 30 * time.Second
 )
 
@@ -129,7 +129,7 @@ func (server *Server) Process(stream extproc.ExternalProcessor_ProcessServer) er
 	}
 }
 
-// begin reads from the headers of the request what shall be done. A stream that does not begin with them is left as it is.
+// begin reads the script from the headers of the request. A stream that does not begin with them is forwarded unchanged.
 func (one *call) begin(message *extproc.ProcessingRequest) error {
 	for _, header := range message.GetRequestHeaders().GetHeaders().GetHeaders() {
 		switch header.GetKey() {
@@ -150,7 +150,7 @@ func (one *call) begin(message *extproc.ProcessingRequest) error {
 	return nil
 }
 
-// serve answers a message.
+// serve responds to a message.
 func (one *call) serve(phase Phase, message *extproc.ProcessingRequest) error {
 	steps := one.script.of(phase)
 	for _, step := range steps {
@@ -178,7 +178,7 @@ func (one *call) serve(phase Phase, message *extproc.ProcessingRequest) error {
 	return one.stream.Send(response)
 }
 
-// misbehave does what ends or delays an answer.
+// misbehave runs a step that ends or delays a response.
 func (one *call) misbehave(step Step) error {
 	switch step.Action {
 	case "delay":
@@ -231,7 +231,7 @@ func (one *call) duplexBody(phase Phase, body *extproc.HttpBody, steps Script) e
 	return one.stream.Send(piece(phase, []byte("after the end"), false))
 }
 
-// flush sends what is left of a full duplex body before its trailers are answered.
+// flush sends the rest of a full duplex body before the response to its trailers.
 func (one *call) flush(phase Phase) error {
 	body := RequestBody
 	if phase == ResponseTrailers {

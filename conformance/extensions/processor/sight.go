@@ -7,7 +7,7 @@ import (
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 )
 
-// Sight is what the service saw of an exchange.
+// Sight is the part of an exchange that the service got.
 type Sight struct {
 	// Streams counts calls.
 	Streams int
@@ -19,11 +19,11 @@ type Sight struct {
 	Ended map[Phase]bool
 	// Headers are those of the last message of a phase that had some.
 	Headers map[Phase]map[string]string
-	// Attributes are the names of all that came.
+	// Attributes are the names of all received attributes.
 	Attributes map[string]string
 	// Modes are what the proxy says of its body modes, if it does.
 	Modes string
-	// Order are the phases as they came, without repetitions of pieces.
+	// Order are the phases as received, without repeated pieces.
 	Order []Phase
 }
 
@@ -49,7 +49,7 @@ func (record *record) note(name string, change func(*Sight)) {
 	change(record.sights[name])
 }
 
-// Of is what was seen of a case.
+// Of returns the record of a case.
 func (server *Server) Of(name string) Sight {
 	server.record.mutex.Lock()
 	defer server.record.mutex.Unlock()
@@ -63,7 +63,7 @@ func (server *Server) Of(name string) Sight {
 	return copied
 }
 
-// Forget drops what was seen of a case.
+// Forget drops the record of a case.
 func (server *Server) Forget(name string) {
 	server.record.mutex.Lock()
 	defer server.record.mutex.Unlock()

@@ -104,7 +104,7 @@ func (envoy *envoy) bootstrap(plan Plan, admin int) object {
 	}
 }
 
-// bufferOf is the bound of held bodies; 0 leaves Envoy's.
+// bufferOf is the limit of buffered bodies; 0 leaves Envoy's.
 func bufferOf(route Route) int {
 	if route.Extension != nil {
 		return route.Extension.MaxBuffered
@@ -115,7 +115,7 @@ func bufferOf(route Route) int {
 	return 0
 }
 
-// windows are the options of HTTP/2: what is held of a stream is bound by its window.
+// windows are the HTTP/2 options: the window bounds the buffer of a stream.
 func windows(buffer int) object {
 	const least, most = 65_535, 16 << 20
 	if buffer == 0 {

@@ -45,7 +45,7 @@ func start(log, binary string, arguments ...string) (*process, error) {
 	return started, nil
 }
 
-// HasEnded says whether it is gone.
+// HasEnded reports whether the process has ended.
 func (process *process) HasEnded() bool {
 	select {
 	case <-process.done:

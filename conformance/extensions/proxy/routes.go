@@ -1,4 +1,4 @@
-// Package proxy owns the proxies under test: what they serve, how they are started and ended, and what they say about themselves.
+// Package proxy owns the proxies under test: their routes, start and end, and versions.
 package proxy
 
 import "time"
@@ -32,7 +32,7 @@ type Extension struct {
 	AllowPath         bool
 	Denied            []string
 	ErrorOnDenied     bool
-	// MaxBuffered is the longest body that is held, in bytes.
+	// MaxBuffered is the longest buffered body, in bytes.
 	MaxBuffered int
 	Timeout     time.Duration
 	// Attributes are their names in Fairway, and in Envoy, which has them as they are.
@@ -53,9 +53,9 @@ type Auth struct {
 
 // Route is a host with a route of its own.
 type Route struct {
-	// Name is that of its objects; Host has it.
+	// Name is the name of its objects; Host contains it.
 	Name string
-	// HTTP2 says what its endpoint speaks.
+	// HTTP2 is set if its endpoint uses HTTP/2.
 	HTTP2     bool
 	Extension *Extension
 	Auth      *Auth
@@ -74,14 +74,14 @@ type Plan struct {
 
 // Proxy is a proxy that runs.
 type Proxy interface {
-	// Name and Version say what it is.
+	// Name and Version identify the proxy.
 	Name() string
 	Version() string
 	// Address is where requests for a route are sent.
 	Address(route Route) string
 	// Memory is what it has in RAM, and had at most, in bytes.
 	Memory() (resident, peak int, err error)
-	// HasEnded says whether it is gone.
+	// HasEnded reports whether the process has ended.
 	HasEnded() bool
 	// Stop ends it.
 	Stop() error

@@ -11,7 +11,7 @@ import (
 // interval is how often a condition is looked at.
 const interval = 10 * time.Millisecond
 
-// Until looks at a condition until it holds. It returns whether it held within the limit.
+// Until polls a condition. It returns whether the condition held within the limit.
 func Until(limit time.Duration, holds func() bool) bool {
 	for end := time.Now().Add(limit); ; time.Sleep(interval) {
 		if holds() {

@@ -56,7 +56,7 @@ func (b *Book) Put(name string, outcome Outcome) {
 	b.outcomes[name] = outcome
 }
 
-// Of is the outcome of a test, if it was asked for.
+// Of is the outcome of a test, if it was selected.
 func (b *Book) Of(name string) (outcome Outcome, known bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -64,7 +64,7 @@ func (b *Book) Of(name string) (outcome Outcome, known bool) {
 	return outcome, known
 }
 
-// manySkipped are as many as nobody reads: those that were not chosen.
+// manySkipped bounds how many unselected tests are listed.
 const manySkipped = 20
 
 // Table shows a report, the outcomes of tests that are in no profile (`outside`, by name), and how long the run took.

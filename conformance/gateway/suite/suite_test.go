@@ -116,7 +116,7 @@ func TestConformance(t *testing.T) {
 	conformance.RunConformanceWithOptions(t, options)
 }
 
-// complete fills in what no flag said.
+// complete sets the options that no flag has set.
 func complete(given *confv1.Implementation) {
 	for _, field := range []struct {
 		value    *string
@@ -135,7 +135,7 @@ func complete(given *confv1.Implementation) {
 	}
 }
 
-// What the suite is told, users read in the class: neither may say more than the other.
+// The features of the suite and those in the status of the class must be equal.
 func TestTheGatewayClassPublishesWhatIsClaimed(t *testing.T) {
 	options := conformance.DefaultOptions(t)
 	var class gatewayv1.GatewayClass

@@ -83,7 +83,7 @@ func Hash(reader io.Reader) (string, int64, error) {
 	return hex.EncodeToString(hash.Sum(nil)), length, err
 }
 
-// body reads the request to its end, and answers with the size that was asked for, and with trailers.
+// body reads the request to its end, and responds with the requested size and with trailers.
 func body(writer http.ResponseWriter, request *http.Request) {
 	hash, length, err := Hash(request.Body)
 	if err != nil {
@@ -117,7 +117,7 @@ func earlyData(writer http.ResponseWriter, request *http.Request) {
 	fmt.Fprint(writer, request.Header.Get("Early-Data"))
 }
 
-// echo answers each piece of the request while the next is not sent yet, as a gRPC service with streams does.
+// echo returns each piece of the request before the next one is sent, as a streaming gRPC service does.
 func echo(writer http.ResponseWriter, request *http.Request) {
 	control := http.NewResponseController(writer)
 	_ = control.EnableFullDuplex()
@@ -140,7 +140,7 @@ func echo(writer http.ResponseWriter, request *http.Request) {
 	writer.Header().Set("Grpc-Message", "done")
 }
 
-// hold answers when Release was called.
+// hold responds when Release is called.
 func (server *Server) hold(writer http.ResponseWriter, request *http.Request) {
 	server.mutex.Lock()
 	gate := server.gate(request.URL.Query().Get("gate"))
@@ -156,7 +156,7 @@ func (server *Server) hold(writer http.ResponseWriter, request *http.Request) {
 	fmt.Fprint(writer, "released")
 }
 
-// gate is made by whoever asks for it first; the mutex is held.
+// gate creates the gate on first use; the mutex is held.
 func (server *Server) gate(name string) chan struct{} {
 	if server.held[name] == nil {
 		server.held[name] = make(chan struct{})
@@ -164,7 +164,7 @@ func (server *Server) gate(name string) chan struct{} {
 	return server.held[name]
 }
 
-// Held is how many requests wait.
+// Held is the number of waiting requests.
 func (server *Server) Held() int {
 	server.mutex.Lock()
 	defer server.mutex.Unlock()

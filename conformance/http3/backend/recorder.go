@@ -17,13 +17,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Recorded is a request as it came.
+// Recorded is a request as received.
 type Recorded struct {
 	Method, Target, Authority string
-	// Lines are its fields, "name: value"; the names are as they came.
+	// Lines are its headers, "name: value", with names as received.
 	Lines []string
 	Body  []byte
-	// IsWhole says that it came to its end.
+	// IsWhole is set if the request was received completely.
 	IsWhole bool
 	// Problems are breaches of the rules of the protocol: a proxy that sends them lets clients write its requests.
 	Problems []string
@@ -43,7 +43,7 @@ func (recorded *Recorded) Values(name string) []string {
 	return found
 }
 
-// Recorder keeps what clients send. It answers every request with 200.
+// Recorder records requests. It responds to every request with 200.
 type Recorder struct {
 	Port     int
 	listener net.Listener
@@ -80,7 +80,7 @@ func Record(isHTTP2 bool) (*Recorder, error) {
 // Close ends it.
 func (recorder *Recorder) Close() { _ = recorder.listener.Close() }
 
-// Take returns what came since the last call.
+// Take returns the requests since the last call.
 func (recorder *Recorder) Take() []Recorded {
 	recorder.mutex.Lock()
 	defer recorder.mutex.Unlock()
@@ -92,7 +92,7 @@ func (recorder *Recorder) Take() []Recorded {
 	return taken
 }
 
-// note changes a request that is kept.
+// note changes a recorded request.
 func (recorder *Recorder) note(change func()) {
 	recorder.mutex.Lock()
 	defer recorder.mutex.Unlock()

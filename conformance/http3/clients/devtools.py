@@ -45,7 +45,7 @@ class Chromium:
         found = await self.call("Page.navigate", session, url=url)
         if "errorText" in found:
             raise ConnectionError(f"{url}: {found['errorText']}")
-        # The page's own answer comes when it has loaded.
+        # The response of the page arrives when it has loaded.
         await self.evaluate(session, f"new Promise(done => {IS_COMPLETE} ? done() : addEventListener('load', () => done()))")
 
     async def evaluate(self, session, expression):

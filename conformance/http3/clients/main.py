@@ -56,7 +56,7 @@ async def run(chosen, serving, results, versions):
 
 def main():
     chosen = arguments()
-    # aioquic warns of what is done on purpose.
+    # aioquic logs warnings about faults that the cases make on purpose.
     logging.disable(logging.CRITICAL)
     results, versions = Results(), {"aioquic": version("aioquic")}
     directory = pathlib.Path(tempfile.mkdtemp(prefix="fairway-http3-clients-"))

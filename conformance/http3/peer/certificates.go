@@ -28,7 +28,7 @@ const (
 	UnknownHost = "unknown.test"
 )
 
-// Certificates are those of a run, made on the spot.
+// Certificates are those of a run, created for it.
 type Certificates struct {
 	// Roots are what clients trust.
 	Roots *x509.CertPool
@@ -42,10 +42,10 @@ type Certificates struct {
 // Pair is a certificate and its key, in PEM.
 type Pair struct{ Certificate, Key []byte }
 
-// TLS is the pair as crypto/tls has it.
+// TLS is the pair in the form of crypto/tls.
 func (pair Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(pair.Certificate, pair.Key) }
 
-// NewCertificates makes an authority and what it signs.
+// NewCertificates creates an authority and the certificates that it signs.
 func NewCertificates() (*Certificates, error) {
 	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "conformance authority"}, IsCA: true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}

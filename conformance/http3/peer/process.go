@@ -22,7 +22,7 @@ const (
 	StopTimeout = 45 * time.Second
 )
 
-// Plan is what a server serves.
+// Plan is the configuration of a server.
 type Plan struct {
 	Directory    string
 	Certificates *Certificates `json:"-"`
@@ -72,7 +72,7 @@ func start(plan Plan, name, ready string, address *net.UDPAddr, binary string, a
 	return nil, fmt.Errorf("%s does not become ready; see %s", name, file.Name())
 }
 
-// HasEnded says whether it is gone.
+// HasEnded reports whether the process has ended.
 func (process *Process) HasEnded() bool {
 	select {
 	case <-process.done:
@@ -130,7 +130,7 @@ func (process *Process) Memory() (resident, peak int, err error) {
 	return resident, peak, err
 }
 
-// ResetPeak lets the peak of its memory begin anew (proc_pid_clear_refs(5)).
+// ResetPeak resets the peak of its memory (proc_pid_clear_refs(5)).
 func (process *Process) ResetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", process.command.Process.Pid), []byte("5"), 0)
 }

@@ -57,7 +57,7 @@ func StartQUICGo(plan Plan) (*Process, error) {
 	return process, err
 }
 
-// Version is that of a module that the program is made of.
+// Version is the version of a module of this program.
 func Version(module string) string {
 	if build, isKnown := debug.ReadBuildInfo(); isKnown {
 		for _, one := range build.Deps {

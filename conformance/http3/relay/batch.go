@@ -45,7 +45,8 @@ func (datagrams *datagrams) release() {
 	}
 }
 
-// receive takes what is there, or waits for it until the deadline of the socket. The error is that the socket is closed.
+// receive takes available datagrams, or waits for some until the deadline of the socket. An error means that the socket is
+// closed.
 func (datagrams *datagrams) receive(socket *ipv4.PacketConn) (int, error) {
 	for {
 		count, err := socket.ReadBatch(datagrams.received[:], 0)
@@ -57,7 +58,7 @@ func (datagrams *datagrams) receive(socket *ipv4.PacketConn) (int, error) {
 		case errors.Is(err, net.ErrClosed):
 			return 0, err
 		}
-		// Something else is said of a datagram that was sent (ICMP).
+		// The kernel reports ICMP errors of earlier datagrams here.
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 type Network struct {
 	// Loss is the share of datagrams that are dropped.
 	Loss float64
-	// Held is the share of datagrams that are held back until HeldFor later ones have passed them, or HeldAtMost is over.
+	// Held is the fraction of datagrams that are held back until HeldFor later ones have passed them, or HeldAtMost is over.
 	Held       float64
 	HeldFor    int
 	HeldAtMost time.Duration
@@ -46,7 +46,7 @@ type packet struct {
 	size   int
 	due    time.Time
 	number uint64
-	// waitsFor is how many others must pass it, if it is held back.
+	// waitsFor is how many other datagrams must pass it, if it is held back.
 	waitsFor int
 }
 
@@ -104,7 +104,7 @@ func (path *path) send(one *packet) {
 	heap.Push(&path.queue, one)
 }
 
-// letPass counts a datagram, due at a time, that passes those which are held back.
+// letPass counts a datagram, due at a time, that passes the held ones.
 func (path *path) letPass(due time.Time) {
 	kept := path.held[:0]
 	for _, one := range path.held {
@@ -143,7 +143,7 @@ func (path *path) pop(now time.Time, into []*packet) (due []*packet, next time.T
 	return into, next
 }
 
-// packets are ordered by the time at which they are due, then as they came.
+// packets are ordered by the time at which they are due, then by arrival.
 type packets []*packet
 
 func (packets packets) Len() int { return len(packets) }

@@ -82,7 +82,7 @@ func TestHeldDatagramsArePassedByOthers(t *testing.T) {
 	left, _, _ := run(newPath(Network{Held: 0.05, HeldFor: 8, HeldAtMost: time.Hour}, 1, 0), 1000, time.Millisecond)
 	late := 0
 	for place, number := range left {
-		// Those before it that are held back as well make its place an earlier one.
+		// Earlier datagrams that are held back as well move its position forward.
 		if place > number+4 {
 			late++
 		}

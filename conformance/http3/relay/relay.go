@@ -21,7 +21,7 @@ const (
 	socketBuffer = 4 << 20
 )
 
-// Counts are what the relay has done, in datagrams.
+// Counts are counters of the relay, in datagrams.
 type Counts struct {
 	// Passed were not dropped. Lost were dropped by chance, Full where a queue had no room, and TooLong because they were longer than 1500
 	// bytes. HeldBack have passed, but later than others that came after them.
@@ -109,7 +109,7 @@ func (relay *Relay) Close() {
 	relay.running.Wait()
 }
 
-// rebind takes a port towards the server, the first or another; the mutex is held.
+// rebind opens a port towards the server, the first or another one; the mutex is held.
 func (relay *Relay) rebind(client *client) error {
 	if relay.closed {
 		return net.ErrClosed
@@ -128,7 +128,7 @@ func (relay *Relay) rebind(client *client) error {
 	return nil
 }
 
-// forward takes what clients send.
+// forward relays datagrams of clients.
 func (relay *Relay) forward() {
 	socket, datagrams := ipv4.NewPacketConn(relay.front), newDatagrams()
 	defer datagrams.release()
@@ -167,7 +167,7 @@ func (relay *Relay) forward() {
 	}
 }
 
-// clientAt is the client with an address, which may be new; the mutex is held.
+// clientAt returns the client with an address, a new one if necessary; the mutex is held.
 func (relay *Relay) clientAt(address *net.UDPAddr) *client {
 	at := address.AddrPort()
 	if known := relay.clients[at]; known != nil {
@@ -190,7 +190,7 @@ func (relay *Relay) comeBack(client *client, back *net.UDPConn) {
 	from, to, datagrams := ipv4.NewPacketConn(back), ipv4.NewPacketConn(relay.front), newDatagrams()
 	defer datagrams.release()
 	for {
-		// What an earlier socket has taken may be due before anything comes.
+		// Datagrams of an earlier socket may be due before any arrives.
 		client.mutex.Lock()
 		due, next := client.down.pop(time.Now(), datagrams.due[:0])
 		client.mutex.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// patience bounds what takes a moment.
+// patience bounds steps that take a moment.
 const patience = 10 * time.Second
 
 func loopback(t *testing.T) *net.UDPConn {

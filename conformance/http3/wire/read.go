@@ -10,10 +10,10 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
-// maxPayload bounds the payload of a frame that is kept.
+// maxPayload bounds the payload of a recorded frame.
 const maxPayload = 1 << 20
 
-// Response is what came on a request stream.
+// Response is the content of a request stream.
 type Response struct {
 	// Status is that of the final response, or "".
 	Status string
@@ -55,7 +55,7 @@ func cut(err error) error {
 	return err
 }
 
-// ReadResponse reads a stream to its end. What came before an error is returned with it.
+// ReadResponse reads a stream to its end. After an error, the response has the content before it.
 func ReadResponse(stream io.Reader) (*Response, error) {
 	response := &Response{}
 	for {

@@ -1,4 +1,4 @@
-// Package wire writes HTTP/3 (RFC 9114) and QPACK (RFC 9204) byte by byte, right and wrong, and reads what a server answers.
+// Package wire writes HTTP/3 (RFC 9114) and QPACK (RFC 9204) byte by byte, valid and invalid, and reads responses.
 package wire
 
 import "slices"

@@ -23,7 +23,7 @@ type BlackHole struct {
 // maxFillers bounds the connections that fill the queue.
 const maxFillers = 8
 
-// silence is how long a connect gets no answer where the queue is full. A connect on the loopback takes microseconds.
+// silence is how long a connect gets no response if the queue is full. A connect on the loopback takes microseconds.
 const silence = 100 * time.Millisecond
 
 // DigBlackHole makes a black hole at an address of 127.0.0.0/8, on this port, or on a free one where it is 0.

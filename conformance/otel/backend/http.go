@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// What a request asks of an endpoint, in its query.
+// Query parameters that control the response.
 const (
-	// ResetFirst is how many requests for the path are answered with a reset of the connection before one is answered.
+	// ResetFirst is how many requests for the path get a reset of the connection first.
 	ResetFirst = "reset"
-	// FailFirst is how many requests for the path are answered with 503 before one is answered otherwise.
+	// FailFirst is how many requests for the path get 503 first.
 	FailFirst = "fail"
 	// Status is the status of the response.
 	Status = "status"
@@ -22,7 +22,7 @@ const (
 	Close = "close"
 )
 
-// originalURI is the header in which the authentication service is told the target of the request that it decides about.
+// originalURI is the header with the target of the request that the authentication service decides about.
 const originalURI = "X-Original-Url"
 
 // ServeHTTP starts an endpoint for HTTP/1.1 and HTTP/2 without TLS on the loopback. It returns its port.
@@ -74,7 +74,7 @@ func handler(record *Record, role Role) http.HandlerFunc {
 	}
 }
 
-// guarded is the path of the request that the authentication service is asked about.
+// guarded is the path of the request that the authentication service decides about.
 func guarded(request *http.Request) string {
 	target := request.Header.Get(originalURI)
 	if _, rest, isURL := strings.Cut(target, "://"); isURL {

@@ -1,4 +1,4 @@
-// Package backend owns the endpoints behind Fairway, and what they saw of each request.
+// Package backend owns the endpoints behind Fairway, and their records of each request.
 package backend
 
 import (
@@ -16,9 +16,9 @@ var traceHeaders = []string{
 type Sight struct {
 	// Role says which endpoint it is: Target, or Guard for the authentication service.
 	Role Role
-	// Header has the headers of traces, as they came.
+	// Header has the trace headers as received.
 	Header http.Header
-	// Received is when the head had been read, Answered when the response was given up or written.
+	// Received is when the head was read, Answered when the response was written or given up.
 	Received, Answered time.Time
 	// Status is that of the response, and 0 where the endpoint broke the connection instead.
 	Status int
@@ -26,7 +26,7 @@ type Sight struct {
 	RPC int
 }
 
-// Role is what an endpoint is for.
+// Role is the purpose of an endpoint.
 type Role int
 
 // The roles.
@@ -44,7 +44,7 @@ type Record struct {
 // NewRecord is an empty record.
 func NewRecord() *Record { return &Record{sights: map[string][]*Sight{}} }
 
-// begin notes a request that came, and returns its sight and which request for this path and role it is, from 0.
+// begin records a request, and returns its record and its number for this path and role, from 0.
 func (record *Record) begin(role Role, path string, header func(string) []string) (*Sight, int) {
 	sight := &Sight{Role: role, Header: http.Header{}, Received: time.Now(), RPC: -1}
 	for _, name := range traceHeaders {
@@ -64,14 +64,14 @@ func (record *Record) begin(role Role, path string, header func(string) []string
 	return sight, before
 }
 
-// end notes how the endpoint answered.
+// end records the endpoint's response.
 func (record *Record) end(sight *Sight, status, rpc int) {
 	record.mutex.Lock()
 	defer record.mutex.Unlock()
 	sight.Answered, sight.Status, sight.RPC = time.Now(), status, rpc
 }
 
-// Of are the sights of a path in the order in which they came.
+// Of are the records of a path in the order of arrival.
 func (record *Record) Of(path string) []Sight {
 	record.mutex.Lock()
 	defer record.mutex.Unlock()
@@ -82,7 +82,7 @@ func (record *Record) Of(path string) []Sight {
 	return found
 }
 
-// Forget drops what was recorded.
+// Forget drops the records.
 func (record *Record) Forget() {
 	record.mutex.Lock()
 	defer record.mutex.Unlock()

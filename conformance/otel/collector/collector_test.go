@@ -85,7 +85,7 @@ func TestWhatACollectorConfirmsIsInTheSink(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer process.Kill()
-	// What its sink does not take, it does not confirm.
+	// The collector confirms only items that its sink accepts.
 	received.Close()
 	if status := post(t, addresses, export(4)); status == http.StatusOK {
 		t.Fatal("a collector without its sink confirms")

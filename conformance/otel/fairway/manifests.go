@@ -24,7 +24,7 @@ const (
 	RefusedHost = "refused.test"
 	// DeadHost has no endpoint that listens.
 	DeadHost = "dead.test"
-	// RedirectHost answers with a redirect.
+	// RedirectHost responds with a redirect.
 	RedirectHost = "redirect.test"
 	// RetryHost is retried after resets and 503; it is a host of the Gateway.
 	RetryHost = "retry.test"
@@ -32,7 +32,7 @@ const (
 	UnknownHost = "unknown.test"
 )
 
-// HedgeHost has an endpoint behind a black hole and one that answers; it is a host of the Gateway.
+// HedgeHost has an endpoint behind a black hole and a working one; it is a host of the Gateway.
 func HedgeHost(number int) string { return fmt.Sprintf("hedge-%d.test", number) }
 
 // Ports are where the endpoints listen.

@@ -189,7 +189,7 @@ func (process *Process) Resident() (int, error) {
 	return 0, fmt.Errorf("/proc/%d/status has no VmRSS", process.command.Process.Pid)
 }
 
-// HasEnded says whether the process is gone.
+// HasEnded reports whether the process has ended.
 func (process *Process) HasEnded() bool {
 	select {
 	case <-process.done:

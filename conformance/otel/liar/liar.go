@@ -1,4 +1,4 @@
-// Package liar owns collectors that are wrong: that never answer, answer nonsense, or answer what is not true.
+// Package liar owns faulty collectors: they never respond, or respond with nonsense or false statements.
 package liar
 
 import (
@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// gibibyte is the size of responses that nobody should read to the end.
+	// gibibyte is the size of responses that must not be read to the end.
 	gibibyte = 1 << 30
-	// years is a time that nobody should wait for, in seconds.
+	// years is a time that must not be waited for, in seconds.
 	years = 1_000_000_000
 )
 
@@ -191,7 +191,7 @@ func partialCall(rejected int64) func(grpc.ServerStream) error {
 	}
 }
 
-// pour writes zeros until they are all written or nobody takes them.
+// pour writes zeros until all are written or the client stops reading.
 func pour(writer io.Writer, size int) {
 	piece := make([]byte, 1<<16)
 	for sent := 0; sent < size; sent += len(piece) {
@@ -201,7 +201,7 @@ func pour(writer io.Writer, size int) {
 	}
 }
 
-// drip writes a byte a second until nobody takes them.
+// drip writes a byte a second until the client stops reading.
 func drip(writer http.ResponseWriter, request *http.Request) {
 	for request.Context().Err() == nil {
 		if _, err := writer.Write([]byte{0}); err != nil || http.NewResponseController(writer).Flush() != nil {

@@ -1,4 +1,4 @@
-// Package sink owns what has passed through the collector: a server that its exporter sends to, and everything that arrived.
+// Package sink is the server behind the collector's exporter, and records everything that arrives.
 package sink
 
 import (
@@ -18,7 +18,7 @@ type Counts struct {
 	Traces, Metrics, Logs int
 }
 
-// Log is what a test looks at of a log record.
+// Log has the parts of a log record that tests check.
 type Log struct {
 	Trace, Span string
 	Body        string
@@ -31,7 +31,7 @@ type Metric struct {
 	Sum  float64
 }
 
-// Sink receives what the collector exports.
+// Sink receives the collector's exports.
 type Sink struct {
 	// URL is what the exporter sends to, without the path of a signal.
 	URL    string

@@ -113,7 +113,7 @@ func (sink *Sink) Has(id string) bool {
 	return sink.spans[id] != nil
 }
 
-// isProtobuf says whether a request has the encoding that the collector was asked for.
+// isProtobuf reports whether a request has the encoding that the collector is configured for.
 func isProtobuf(request *http.Request) bool {
 	return request.Header.Get("Content-Type") == "application/x-protobuf"
 }

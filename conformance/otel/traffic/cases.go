@@ -1,4 +1,4 @@
-// Package traffic owns the requests of a run: what they are, what they carry, and the clients that send them.
+// Package traffic owns the requests of a run, their contents, and the clients that send them.
 package traffic
 
 import (
@@ -40,7 +40,7 @@ type Kind struct {
 	Host func(number int) string
 	// Method is GET where it is empty.
 	Method string
-	// Query is what the endpoint is asked to do.
+	// Query is the query for the endpoint.
 	Query string
 	// RPC is the status that a call asks for.
 	RPC int
@@ -48,7 +48,7 @@ type Kind struct {
 	Patience time.Duration
 	// Attempts is how many attempts reach an endpoint.
 	Attempts int
-	// IsGuarded means that another service is asked first.
+	// IsGuarded is set if another service decides about the request first.
 	IsGuarded bool
 	// IsHedged means that a connect may be late.
 	IsHedged bool
@@ -84,13 +84,13 @@ func Kinds(holes int) []Kind {
 	}
 }
 
-// Case is a request, and what its headers mean.
+// Case is a request, and the meaning of its headers.
 type Case struct {
 	// Path is different for each request of the program.
 	Path string
 	Kind *Kind
 	Host string
-	// Context is the name of what it carries.
+	// Context is the name of its trace context.
 	Context string
 	Carried Carried
 }

@@ -25,7 +25,7 @@ import (
 // requestTimeout bounds a request of a client that does not leave.
 const requestTimeout = 30 * time.Second
 
-// Outcome is what the client of a request saw.
+// Outcome is the result of a request at its client.
 type Outcome struct {
 	Case *Case
 	// Sent is when the request began, Done when the response had ended or the client had left.
@@ -163,7 +163,7 @@ func (clients *Clients) call(ctx context.Context, one *Case, outcome *Outcome) {
 	outcome.Err = err
 }
 
-// SendAll sends requests at a steady rate, at most `concurrent` at a time, and returns what came of them.
+// SendAll sends requests at a steady rate, at most `concurrent` at a time, and returns their outcomes.
 func (clients *Clients) SendAll(cases []*Case, perSecond, concurrent int) []*Outcome {
 	queue := make(chan int)
 	outcomes := make([]*Outcome, len(cases))

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Decision is what a client says about sampling.
+// Decision is a client's sampling decision.
 type Decision int
 
 // The decisions.
@@ -24,19 +24,19 @@ const (
 type Parent struct {
 	// Trace and Span are its ids, empty where the client sent a decision alone.
 	Trace, Span string
-	// Decision is that of whoever began the trace.
+	// Decision is the decision of the trace's origin.
 	Decision Decision
 	// State is its tracestate in one line.
 	State string
 }
 
-// Carried is what a request carries, and what a reader of the specifications finds in it.
+// Carried is the trace context of a request, and its meaning by the specifications.
 type Carried struct {
 	// Header has the headers as they are sent.
 	Header http.Header
 	// W3C is what `traceparent` and `tracestate` say; nil where they say nothing valid.
 	W3C *Parent
-	// B3 is what the headers of B3 say; nil where they say nothing valid.
+	// B3 is the meaning of the B3 headers; nil if they are invalid.
 	B3 *Parent
 	// HasMalformedState means that `traceparent` is valid and `tracestate` is not.
 	HasMalformedState bool

@@ -18,7 +18,7 @@ type Timed struct {
 // Latency is how long the response of the request that was due then took.
 func (timed Timed) Latency() time.Duration { return timed.Done.Sub(timed.Due) }
 
-// Load sends requests at a steady rate, whether or not those before have been answered.
+// Load sends requests at a steady rate, whether or not earlier ones have completed.
 type Load struct {
 	stop   chan struct{}
 	ended  sync.WaitGroup
@@ -84,7 +84,7 @@ func startLoad(perSecond int, send func(number int) *Outcome) *Load {
 	return load
 }
 
-// Stop ends the load, waits for what is under way, and returns what came of all requests, and how many could not be sent.
+// Stop ends the load, waits for requests in flight, and returns the outcomes of all requests, and the number of unsent ones.
 func (load *Load) Stop() (timed []Timed, refused int) {
 	close(load.stop)
 	load.ended.Wait()

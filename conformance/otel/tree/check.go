@@ -1,5 +1,5 @@
-// Package tree owns what is right: which headers endpoints get, which exchanges have spans, and what the tree of these is. It compares
-// what came out of the collector with what clients and endpoints saw.
+// Package tree owns the expectations: the headers of endpoints, the exchanges with spans, and the shape of their tree. It
+// compares the collector's output with the records of clients and endpoints.
 package tree
 
 import (
@@ -28,7 +28,7 @@ type Exchange struct {
 	Outcome *traffic.Outcome
 	// Sights are what endpoints saw, in order.
 	Sights []backend.Sight
-	// Line is that of the access log, if it came.
+	// Line is the line of the access log, if there is one.
 	Line *fairway.Line
 }
 
@@ -52,7 +52,7 @@ func (problem Problem) String() string {
 	return fmt.Sprintf("%s (%s; %s): %s", problem.Path, problem.Kind, problem.Context, problem.Text)
 }
 
-// Row is what was seen of a kind of request.
+// Row counts a kind of request.
 type Row struct {
 	Requests int `json:"requests"`
 	Sampled  int `json:"sampled"`
@@ -62,11 +62,11 @@ type Row struct {
 	Problems int `json:"problems"`
 }
 
-// Result is what a run showed.
+// Result is the result of a run.
 type Result struct {
 	// Rows are by the name of the kind.
 	Rows map[string]*Row
-	// Contexts counts requests by what they carried.
+	// Contexts counts requests by their trace context.
 	Contexts map[string]int
 	// Chance counts requests whose sampling was left to chance and that an endpoint saw.
 	Chance Row
@@ -76,7 +76,7 @@ type Result struct {
 	Problems []Problem
 }
 
-// Options are what a run was.
+// Options describe a run.
 type Options struct {
 	Settings traffic.Settings
 	// Service is --otlp-service-name.
@@ -124,7 +124,7 @@ func Check(options Options, exchanges []Exchange, spans []*sink.Span) *Result {
 	return check.result
 }
 
-// Untouched checks a run without traces: endpoints get the headers of clients as they came, and there is no span.
+// Untouched checks a run without traces: endpoints get the headers of clients unchanged, and there are no spans.
 func Untouched(exchanges []Exchange, spans []*sink.Span) *Result {
 	check := &checker{result: &Result{Rows: map[string]*Row{}, Contexts: map[string]int{}, Spans: map[string]int{}}}
 	for index := range exchanges {
@@ -152,7 +152,7 @@ func (check *checker) problem(one *Exchange, format string, values ...any) {
 	check.add(Problem{Path: sent.Path, Kind: sent.Kind.Name, Context: sent.Context, Text: fmt.Sprintf(format, values...)})
 }
 
-// row counts a request, and checks that what was to happen to it did happen.
+// row counts a request, and checks that the expected events happened.
 func (check *checker) row(one *Exchange) *Row {
 	sent := one.Outcome.Case
 	check.result.Contexts[sent.Context]++

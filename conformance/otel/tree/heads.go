@@ -10,7 +10,7 @@ import (
 	"fairway.dev/conformance/otel/traffic"
 )
 
-// context is what an endpoint was told.
+// context is the trace context of an endpoint's request.
 type context struct {
 	trace, span string
 	// isSampled means that Fairway records the exchange: the parent is a span of its own, and sampled.
@@ -36,7 +36,7 @@ func isID(text string) bool {
 	return strings.Trim(text, "0123456789abcdef") == "" && strings.Trim(text, "0") != ""
 }
 
-// context reads what the endpoint was told, and checks every header of it.
+// context reads the trace context of an endpoint's request, and checks every header of it.
 func (check *checker) context(one *Exchange, sight *backend.Sight) (context, bool) {
 	carried := one.Outcome.Case.Carried
 	parent := check.settings.Parent(carried)
@@ -91,7 +91,7 @@ func (check *checker) state(one *Exchange, sight *backend.Sight, parent *traffic
 	}
 }
 
-// b3 checks that headers of B3 say what traceparent says.
+// b3 checks that B3 headers agree with traceparent.
 func (check *checker) b3(one *Exchange, sight *backend.Sight, found context) {
 	carried := one.Outcome.Case.Carried.Header
 	if !check.settings.HasB3 {

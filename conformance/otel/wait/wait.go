@@ -15,7 +15,7 @@ const interval = 20 * time.Millisecond
 // ErrEnded means that the program that was waited for has ended.
 var ErrEnded = errors.New("the process ended before it was ready")
 
-// Until looks at a condition until it holds. It returns whether it held within the limit.
+// Until polls a condition. It returns whether the condition held within the limit.
 func Until(limit time.Duration, holds func() bool) bool {
 	for end := time.Now().Add(limit); ; time.Sleep(interval) {
 		if holds() {

@@ -17,14 +17,14 @@ import (
 	"fairway.dev/conformance/http3/peer"
 )
 
-// serving is what the clients need to know.
+// serving is the configuration of the clients.
 type serving struct {
 	Port      int    `json:"port"`
 	Version   string `json:"version"`
 	Authority string `json:"authority"`
 	// Leaf is the certificate that Fairway shows.
 	Leaf string `json:"leaf"`
-	// Log is the file with what Fairway says.
+	// Log is the file with Fairway's log.
 	Log string `json:"log"`
 }
 

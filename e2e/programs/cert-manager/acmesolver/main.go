@@ -1,4 +1,5 @@
-// Command acmesolver answers one HTTP-01 challenge. It takes the arguments that cert-manager gives the containers of its solver pods.
+// Command acmesolver serves one HTTP-01 challenge. It takes the arguments that cert-manager gives the containers of its solver
+// pods.
 package main
 
 import (

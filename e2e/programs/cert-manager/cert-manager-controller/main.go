@@ -48,7 +48,7 @@ import (
 // ofGateways are the controllers that need the CRDs of Gateway API.
 var ofGateways = []string{"gateway-shim", "listenerset"}
 
-// The rest of the values are the defaults of cert-manager.
+// The other values are the defaults of cert-manager.
 func options() *controller.ContextOptions {
 	o := &controller.ContextOptions{KubernetesAPIQPS: 20, KubernetesAPIBurst: 50}
 	o.HTTP01SolverResourceRequestCPU = resource.MustParse("10m")
