@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn every_protocol_is_answered_in_full() {
+    fn every_protocol_gets_complete_responses() {
         for name in [
             "http-1k-50",
             "h2c-upstream-1k-10x100",
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_lacks_a_field_is_told_from_one_that_has_all() {
+    fn responses_with_a_missing_header_are_detected() {
         let upstream = Upstream::start().unwrap();
         let mut ask = request_for("edits-1k-50", &upstream);
         (ask.scenario.load, ask.scenario.connections) = (Load::Idle, 1);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_held_back_come_when_they_are_released() {
+    fn held_responses_are_sent_when_released() {
         for name in ["waiting-streams-h2c", "http-1k-200"] {
             let upstream = Upstream::start().unwrap();
             let mut ask = request_for(name, &upstream);

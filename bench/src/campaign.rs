@@ -55,15 +55,17 @@ impl Campaign {
         Ok(campaign)
     }
 
-    fn find(&mut self, wanted: &[String], binaries: &Binaries) -> anyhow::Result<()> {
+    fn find(&mut self, requested: &[String], binaries: &Binaries) -> anyhow::Result<()> {
         let all = peers::ALL.map(|peer| peer.name.to_owned());
-        let names = if wanted.is_empty() { &all[..] } else { wanted };
-        let mut wanted: Vec<PeerRelease> =
+        let names = if requested.is_empty() { &all[..] } else { requested };
+        let mut selected: Vec<PeerRelease> =
             names.iter().map(|name| peers::named(name)).collect::<anyhow::Result<_>>()?;
         // In the order of the report, and each once.
-        wanted.sort_by_key(|one| peers::with_variants().position(|peer| peer.name == one.peer.name));
-        wanted.dedup_by(|one, other| one.name == other.name);
-        for one in wanted {
+        selected.sort_by_key(|selection| {
+            peers::with_variants().position(|peer| peer.name == selection.peer.name)
+        });
+        selected.dedup_by(|one, other| one.name == other.name);
+        for one in selected {
             let found = (one.peer.find)(binaries, &one.release)
                 .and_then(|binary| Ok(((one.peer.version)(&binary)?, binary)));
             match found {
@@ -112,7 +114,7 @@ impl Campaign {
         let Some((base, _)) = running.first() else { return Ok(None) };
         let base = base.clone();
         let effort = self.report.effort;
-        // Fewer rounds than that were not meant to be enough.
+        // A run with fewer rounds is too short for intervals on purpose.
         let are_few = |blocks: &[Block]| effort.blocks >= ENOUGH_PAIRS as usize && lacks_pairs(blocks, &base);
         let blocks = measure::blocks(scenario, &mut running, effort, are_few)?;
         let summary = summarise(&blocks, &base);

@@ -4,13 +4,13 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-/// The largest message that is taken.
+/// Maximum size of a message, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 16 * 1024 * 1024;
 /// Its only response: an export without problems is an empty message.
 const ACCEPTED: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n";
 
-/// Listens until the process ends, on an address of loopback that it gives.
+/// Listens on a loopback address, which it returns, until the process ends.
 pub(crate) fn listen() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;

@@ -22,7 +22,7 @@ const ALLOWED: &[u8] = &[0, 0, 0, 0, 4, 0x0a, 0, 0x1a, 0];
 /// The fields of `ProcessingRequest` that give the part of an exchange that a message is about.
 const PHASES: std::ops::RangeInclusive<u64> = 2..=7;
 
-/// Listens until the process ends, on an address of loopback that it gives.
+/// Listens on a loopback address, which it returns, until the process ends.
 pub(crate) fn listen() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;

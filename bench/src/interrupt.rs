@@ -25,7 +25,7 @@ pub(crate) fn watch() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error once a signal came.
+/// Fails if the process has received a signal.
 pub(crate) fn check() -> anyhow::Result<()> {
     anyhow::ensure!(!IS_INTERRUPTED.load(Ordering::Relaxed), "interrupted");
     Ok(())

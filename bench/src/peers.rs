@@ -70,7 +70,7 @@ pub(crate) fn named(name: &str) -> anyhow::Result<PeerRelease> {
     Ok(PeerRelease { name: name.to_owned(), peer, release })
 }
 
-/// A peer in one of its releases.
+/// A peer and one of its releases.
 #[derive(Clone)]
 pub(crate) struct PeerRelease {
     pub(crate) name: String,
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_that_lacks_something_says_so_where_it_is_needed_and_only_there() {
+    fn an_unsupported_feature_of_a_peer_is_reported_only_where_it_is_needed() {
         let floor = named("floor").expect("a peer").peer;
         assert_eq!((floor.lacks(&[]), floor.lacks(&[Need::Tls])), (None, Some("speaks no TLS")));
         let haproxy = named("haproxy").expect("a peer").peer;
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn a_peer_may_be_named_with_its_release() {
-        let wanted = named("nginx@1.22").expect("a peer");
-        assert_eq!((wanted.name.as_str(), wanted.peer.name), ("nginx@1.22", "nginx"));
+        let release = named("nginx@1.22").expect("a peer");
+        assert_eq!((release.name.as_str(), release.peer.name), ("nginx@1.22", "nginx"));
         assert_eq!(named("haproxy").expect("a peer").release, Release::Current);
         for name in ["envoy@1.40", "nginx@", "squid"] {
             assert!(named(name).is_err(), "{name}");

@@ -51,8 +51,8 @@ impl Placement {
         if self.pin == Pin::Off { Ok(()) } else { pin_thread(cpus) }
     }
 
-    /// Nanoseconds from the generator's CPU to a proxy's and back, now; nothing where they share one, or no probe came
-    /// through.
+    /// The current round trip between the generator's CPU and a proxy's, in nanoseconds; `None` if they share a CPU
+    /// or the probe failed.
     pub(crate) fn probe(self) -> Option<f64> {
         if self.pin == Pin::Apart { round_trip_ns(self.workers, 0) } else { None }
     }

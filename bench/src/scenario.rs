@@ -32,7 +32,7 @@ pub(crate) enum Downstream {
     Http2 {
         streams: usize,
     },
-    /// HTTP/3, likewise.
+    /// HTTP/3 with this many streams per connection.
     Http3 {
         streams: usize,
     },
@@ -132,7 +132,7 @@ impl Scenario {
         format!("{prefix}{}", self.body.path())
     }
 
-    /// Whether peers are made alike, and not as they come.
+    /// Whether all peers have equal settings instead of their defaults.
     pub(crate) fn is_recommended(&self) -> bool {
         self.settings == Settings::Recommended
     }

@@ -126,8 +126,8 @@ impl Site {
 
     /// Writes a configuration file and remembers it for the report.
     pub(crate) fn write(&mut self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
-        let here = self.directory.display().to_string();
-        self.written.push((name.to_owned(), text.replace(&here, "DIR")));
+        let directory = self.directory.display().to_string();
+        self.written.push((name.to_owned(), text.replace(&directory, "DIR")));
         self.write_secret(name, text)
     }
 
@@ -142,7 +142,7 @@ impl Site {
     }
 }
 
-/// Ports that were free a moment ago, also for datagrams. All are held until all are known, so that they differ.
+/// Free ports, for datagrams as well. All are bound until all are chosen, so that they differ.
 fn free_ports() -> anyhow::Result<[SocketAddr; 3]> {
     let bind = || -> std::io::Result<TcpListener> {
         loop {

@@ -1,4 +1,4 @@
-//! `fairway-bench run` that ends early: what it says, and that no process is left.
+//! An interrupted `fairway-bench run`: its message, and that it leaves no process behind.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The floor is built beside the benchmark and needs nothing else.
-fn run(more: &[&str]) -> Command {
+/// The program `floor` is built with the benchmark and needs no other program.
+fn run(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairway-bench"));
     command.args([
         "run",
@@ -24,8 +24,8 @@ fn run(more: &[&str]) -> Command {
         "--seconds",
         "0.1",
     ]);
-    // A group of its own, so that what it leaves can be told from others' processes.
-    command.args(more).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    // Its own process group, so that processes it leaves behind can be identified.
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     command
 }
 

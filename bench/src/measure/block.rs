@@ -130,13 +130,13 @@ impl Measurement {
         send(&ask, WARM_UP)?;
         let mut generator = Generator::open(&ask, Duration::from_secs_f64(effort.seconds))?;
         sleep_after_check(SETTLE_TIME)?;
-        let own = || CpuTime::for_processes(&[std::process::id()]);
+        let own_cpu = || CpuTime::for_processes(&[std::process::id()]);
         let (cpu, generator_cpu, machine) =
-            (CpuTime::for_processes(&proxy.processes), own(), MachineTime::now());
+            (CpuTime::for_processes(&proxy.processes), own_cpu(), MachineTime::now());
         generator.run()?;
         sleep_after_check(SETTLE_TIME)?;
         let cpu = CpuTime::for_processes(&proxy.processes).since(cpu);
-        let generator_cpu = own().since(generator_cpu);
+        let generator_cpu = own_cpu().since(generator_cpu);
         let stolen = MachineTime::now().stolen_since(machine);
         let tally = generator.end()?;
         let distance_ns = [before_ns, proxy.placement.probe()];

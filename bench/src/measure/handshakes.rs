@@ -10,9 +10,9 @@ use crate::load::GROUP;
 pub(crate) struct Handshakes {
     pub(crate) full: u64,
     pub(crate) resumed: u64,
-    /// Session tickets that came.
+    /// Session tickets received.
     pub(crate) tickets: u64,
-    /// Of the first connection.
+    /// The properties of the first connection.
     pub(crate) negotiated: Tls,
 }
 
@@ -44,10 +44,10 @@ impl Handshakes {
     }
 
     /// Adds the handshakes of another block of the same peer.
-    pub(crate) fn and(mut self, more: &Self) -> Self {
-        self.full += more.full;
-        self.resumed += more.resumed;
-        self.tickets += more.tickets;
+    pub(crate) fn and(mut self, other: &Self) -> Self {
+        self.full += other.full;
+        self.resumed += other.resumed;
+        self.tickets += other.tickets;
         self
     }
 }

@@ -95,7 +95,7 @@ pub(crate) fn waiting(
 fn warm_up(all: &Ask) -> anyhow::Result<()> {
     let mut scenario = Scenario { connections: WARM_UP_CONNECTIONS, load: Load::KeepAlive, ..all.scenario };
     if scenario.is_http2() {
-        // Streams that came before would leave behind what those that are measured use.
+        // Earlier streams would leave memory in pools, which the measured ones would then reuse.
         scenario.downstream = Downstream::Http2 { streams: 1 };
     }
     send(&Ask { scenario, ..all.clone() }, FIRST_FOR)?;

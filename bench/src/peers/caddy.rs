@@ -94,7 +94,7 @@ fn forwarding(site: &Site) -> Value {
             // By default Caddy adds Accept-Encoding: gzip and decompresses responses.
             "compression": false,
             "dial_timeout": "5s",
-            // Its own 32 are fewer than what a scenario has on the way.
+            // Caddy's default of 32 is below the concurrency of the scenarios.
             "keep_alive": { "enabled": true, "max_idle_conns_per_host": IDLE_UPSTREAMS, "idle_timeout": "10m" },
         });
         // The fields of X-Forwarded come by themselves.

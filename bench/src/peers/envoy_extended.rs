@@ -19,7 +19,7 @@ pub(super) const HEADERS: Peer = Peer {
     ..ENVOY
 };
 
-/// With `ext_proc` that sees headers, and bodies piece by piece.
+/// With an `ext_proc` service that gets headers, and bodies in pieces.
 pub(super) const STREAMED: Peer = Peer {
     name: "envoy-ext-streamed",
     prepare: |binary, site, certificate| prepare(Extended::Streamed, binary, site, certificate),

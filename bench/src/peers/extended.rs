@@ -2,7 +2,7 @@
 
 use super::peer::{Need, ONLY_REQUESTS};
 
-/// The longest body that is held, in bytes: more than any scenario's.
+/// The longest buffered body, in bytes; all bodies of the scenarios are shorter.
 pub(super) const MAX_BUFFERED_BYTES: u32 = 4 * 1024 * 1024;
 
 /// Timeout of the service's response, milliseconds.
@@ -21,7 +21,7 @@ pub(super) const PLAIN_REQUESTS_ALONE: [(Need, &str); 4] = [
 pub(super) enum Extended {
     /// `ext_proc` with the headers of requests and responses.
     Headers,
-    /// The same, and both bodies piece by piece.
+    /// Headers, and both bodies in pieces.
     Streamed,
     /// The same, and both bodies complete.
     Buffered,

@@ -105,13 +105,13 @@ pub(super) fn arguments(site: &Site) -> Vec<String> {
 fn service_map(site: &Site) -> String {
     let Site { http, backend, scenario, .. } = site;
     let (address, target, port) = (backend.ip(), backend.port(), http.port());
-    let own = format!("\n  \"{port}\": bench/bench:7");
+    let entry = format!("\n  \"{port}\": bench/bench:7");
     let (tcp, udp, protocol) = match scenario.forwarded {
-        ForwardedUnit::Datagrams => ("", own.as_str(), "UDP"),
-        _ => (own.as_str(), "", "TCP"),
+        ForwardedUnit::Datagrams => ("", entry.as_str(), "UDP"),
+        _ => (entry.as_str(), "", "TCP"),
     };
     let idle = site.stream_idle();
-    // As for nginx: a session ends with its response if each datagram comes from another port.
+    // As for nginx: where each datagram has its own source port, a session ends with its response.
     let responses = if scenario.load == Load::Once { 1 } else { 0 };
     format!(
         "apiVersion: v1

@@ -39,7 +39,7 @@ fn version(binary: &Executable) -> anyhow::Result<String> {
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
-    // YAML, of which JSON is a part.
+    // YAML files; JSON is valid YAML.
     let routes = serde_json::to_string_pretty(&dynamic(site, &chain, &key))?;
     let routes = site.write("dynamic.yaml", &routes)?;
     let arguments = arguments(site, &routes);
@@ -68,7 +68,7 @@ fn arguments(site: &Site, routes: &Path) -> Vec<String> {
         arguments.push("--entryPoints.websecure.http3=true".to_owned());
     }
     if site.scenario.is_recommended() {
-        // Its own 200 are fewer than what a scenario has on the way.
+        // Traefik's default of 200 is below the concurrency of the scenarios.
         arguments.push(format!("--serversTransport.maxIdleConnsPerHost={IDLE_UPSTREAMS}"));
         // Connections stay open for as long as those of the other peers.
         for entry in ["web", "websecure"] {

@@ -14,7 +14,7 @@ pub(crate) struct Paths {
     /// The binary that is tried, as the proxy and as its backends.
     #[arg(long, default_value = "target/release/fairway")]
     pub(crate) fairway: PathBuf,
-    /// Where the JSON goes [default: target/bench/COMMAND.json].
+    /// Path of the JSON output [default: target/bench/COMMAND.json].
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
 }
@@ -166,8 +166,8 @@ fn sources() -> impl TypedValueParser<Value = Source> {
 }
 
 fn one_of<T: Copy + Send + Sync + 'static>(all: [(&'static str, T); 2]) -> impl TypedValueParser<Value = T> {
-    let choose = move |wanted: String| {
-        let found = all.into_iter().find(|(name, _)| *name == wanted);
+    let choose = move |value: String| {
+        let found = all.into_iter().find(|(name, _)| *name == value);
         found.map(|(_, chosen)| chosen).ok_or("is none of them")
     };
     PossibleValuesParser::new(all.map(|(name, _)| name)).try_map(choose)

@@ -69,7 +69,7 @@ impl Form {
 
     fn rows(&self) -> [(String, String); 2] {
         let fastest = self.runs.iter().map(|run| run.seconds).fold(f64::INFINITY, f64::min);
-        let name = |what: &str| format!("check {}: {what}", self.arguments).replace(" :", ":");
+        let name = |figure: &str| format!("check {}: {figure}", self.arguments).replace(" :", ":");
         [
             (name("time"), format!("{fastest:.2} to {:.2} s in {} runs", self.slowest(), self.runs.len())),
             (name("memory at its peak"), format!("{:.0} MiB", self.peak())),

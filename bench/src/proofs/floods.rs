@@ -78,10 +78,10 @@ pub(crate) fn floods(arguments: &FloodsArguments) -> anyhow::Result<()> {
         cores: arguments.proxy_cpu,
         compared: !arguments.no_comparison,
     };
-    let chosen = if arguments.only.is_empty() { Kind::value_variants() } else { arguments.only.as_slice() };
+    let selected = if arguments.only.is_empty() { Kind::value_variants() } else { arguments.only.as_slice() };
     let mut floods = Vec::new();
-    for (number, kind) in chosen.iter().enumerate() {
-        let shown = format!("{}/{} {}", number + 1, chosen.len(), kind.name());
+    for (number, kind) in selected.iter().enumerate() {
+        let shown = format!("{}/{} {}", number + 1, selected.len(), kind.name());
         floods.push(to_the_end(run(&binary, *kind, &effort), || shown.clone())?);
     }
     let mut rows = vec![("attack".to_owned(), HEADER.join(" | "))];
@@ -127,7 +127,7 @@ fn row(flood: &FloodFindings) -> (String, String) {
     (kind.name(), cells.join(" | "))
 }
 
-/// CPUs that the flood kept busy, and how many of them verified passwords where any did.
+/// The CPUs that the flood kept busy, and those of them that verified passwords.
 fn cpus(attacked: &AttackStats) -> String {
     match attacked.verifying_cores() {
         verifying if verifying > 0.0 => format!("{:.2} ({verifying:.2} hashing)", attacked.cores()),

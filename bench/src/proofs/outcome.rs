@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::arguments::Paths;
 use crate::report::{self, Origin};
 
-/// A proof's findings with where they come from.
+/// A proof's findings and their origin.
 #[derive(Serialize)]
 pub(crate) struct ProofReport<F> {
     origin: Origin,
@@ -21,7 +21,7 @@ pub(crate) struct ProofReport<F> {
 }
 
 impl<F: Serialize> ProofReport<F> {
-    /// The findings of `binary`, made here and now.
+    /// Findings of `binary` with the current time, machine and revision.
     pub(crate) fn new(binary: &Path, findings: F, broken_promises: Vec<String>) -> anyhow::Result<Self> {
         // Nothing is pinned: the kernel places the proxy, its backends and the clients.
         let origin = Origin::current(None);

@@ -66,19 +66,21 @@ fn resident_mib(routes: usize) -> f64 {
 
 fn broken(found: &Routes) -> Vec<String> {
     let name = |kind: Kind, source: Source| format!("{kind:?} from {source:?}");
-    let what = name(found.kind, found.source);
+    let object = name(found.kind, found.source);
     let mut broken = Vec::new();
     if found.ready_seconds > READY_SECONDS {
-        broken
-            .push(format!("{what}: ready after {:.1} s, not within {READY_SECONDS} s", found.ready_seconds));
+        broken.push(format!(
+            "{object}: ready after {:.1} s, not within {READY_SECONDS} s",
+            found.ready_seconds
+        ));
     }
     let bound = resident_mib(found.shape.routes);
     if found.resident_after_mib > bound {
-        broken.push(format!("{what}: {:.1} MiB resident, not {bound:.1} MiB", found.resident_after_mib));
+        broken.push(format!("{object}: {:.1} MiB resident, not {bound:.1} MiB", found.resident_after_mib));
     }
     if found.adoption.p99_ms > ADOPTED_MS {
         broken.push(format!(
-            "{what}: adopted after {:.1} ms (p99), not {ADOPTED_MS} ms",
+            "{object}: adopted after {:.1} ms (p99), not {ADOPTED_MS} ms",
             found.adoption.p99_ms
         ));
     }

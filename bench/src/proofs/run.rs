@@ -39,9 +39,9 @@ pub(crate) fn churn(arguments: &ChurnArguments) -> anyhow::Result<()> {
     let mut runs = Vec::new();
     for scheme in schemes {
         let progress = Progress::default();
-        let what = format!("churn {scheme:?}");
+        let label = format!("churn {scheme:?}");
         runs.push(to_the_end(churn.run(*scheme, &progress), || {
-            format!("{what}: {} requests", progress.begun())
+            format!("{label}: {} requests", progress.begun())
         })?);
     }
     let rows = runs.iter().flat_map(churn_rows).collect::<Rows>();

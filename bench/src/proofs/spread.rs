@@ -34,12 +34,12 @@ const HEADER: [&str; 4] = [
 fn row(found: &Spread) -> (String, String) {
     let runs_with =
         |limit: usize| found.times.iter().filter(|placed| placed.busiest_worker() == limit).count();
-    let seen = (found.share()..=found.connections).map(|most| (most, runs_with(most)));
-    let seen: Vec<_> = seen.filter(|(_, times)| *times > 0).collect();
+    let counts = (found.share()..=found.connections).map(|most| (most, runs_with(most)));
+    let occurred: Vec<_> = counts.filter(|(_, times)| *times > 0).collect();
     let busiest = found.times.iter().map(proof::WorkerSpread::busiest);
     let mean = busiest.clone().sum::<f64>() / found.times.len().max(1) as f64;
     let cells = [
-        seen.iter().map(|(most, times)| format!("{most}: {times}")).collect::<Vec<_>>().join(", "),
+        occurred.iter().map(|(most, times)| format!("{most}: {times}")).collect::<Vec<_>>().join(", "),
         format!("{} of {}", found.even(), found.times.len()),
         format!("{} of {}", found.uneven(), found.times.len()),
         format!("{:.0}%, {:.0}%", mean * 100.0, busiest.fold(0.0, f64::max) * 100.0),

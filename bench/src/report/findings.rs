@@ -29,7 +29,7 @@ pub(crate) struct Findings {
     pub(crate) base: String,
     pub(crate) summary: Vec<Summary>,
     pub(crate) memory: Vec<Memory>,
-    /// Of each peer, in the blocks that count.
+    /// Handshakes of each peer, in the blocks that count.
     pub(crate) handshakes: BTreeMap<String, Handshakes>,
     pub(crate) blocks: Vec<Block>,
     /// Peers that have no row here, and why.
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_has_ratios_of_its_own_and_says_when_they_are_too_few() {
+    fn each_state_has_its_own_ratios_and_reports_too_few_pairs() {
         let state = |round| if round < 16 { Distance::TwoCores } else { Distance::OneCore };
         let summary = summarise(&rounds(18, state), "fairway");
         let nginx = |distance| {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_p99_of_few_answers_is_not_said() {
+    fn a_p99_of_too_few_responses_is_omitted() {
         let mut blocks = rounds(2, |_| Distance::OneCore);
         assert!(summarise(&blocks, "fairway").iter().all(|row| row.p99_us.is_some()));
         blocks[0].requests = 999;

@@ -14,7 +14,7 @@ pub(crate) struct Origin {
     pub(crate) kernel: String,
     pub(crate) cpu: String,
     pub(crate) cpus: u32,
-    /// Of a comparison of proxies.
+    /// The origin of a comparison of proxies.
     #[serde(flatten)]
     pub(crate) placement: Option<Placement>,
     /// One-minute load average before the run: other work on the machine makes latency and wake-ups worse.
@@ -23,15 +23,15 @@ pub(crate) struct Origin {
 
 impl Origin {
     pub(crate) fn current(placement: Option<Placement>) -> Self {
-        let here = environment();
-        let load_averages = here.facts.get("load averages at the beginning");
+        let current_machine = environment();
+        let load_averages = current_machine.facts.get("load averages at the beginning");
         Self {
             command: command(),
             unix_seconds: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             revision: revision(),
-            kernel: here.kernel,
-            cpu: here.cpu,
-            cpus: here.cpus,
+            kernel: current_machine.kernel,
+            cpu: current_machine.cpu,
+            cpus: current_machine.cpus,
             placement,
             load_average: load_averages
                 .and_then(|text| text.split_whitespace().next())

@@ -25,8 +25,8 @@ fn print_findings(findings: &Findings) {
         Downstream::Http1 => String::new(),
         Downstream::Http2 { streams } | Downstream::Http3 { streams } => format!(" x {streams} streams"),
     };
-    let what = if scenario.forwarded == ForwardedUnit::Datagrams { "sessions" } else { "connections" };
-    println!("\n{} ({} {what}{streams})", scenario.name, scenario.connections);
+    let unit = if scenario.forwarded == ForwardedUnit::Datagrams { "sessions" } else { "connections" };
+    println!("\n{} ({} {unit}{streams})", scenario.name, scenario.connections);
     for rows in findings.summary.chunk_by(|one, next| one.distance == next.distance) {
         println!(
             "  {:<17} {:>8} {:>8} {:>9}   {:<34} {:>8} {:>6} {:>5} {:>5} {:>8} {:>8}  blocks",
@@ -99,8 +99,8 @@ fn print_summary(row: &Summary) {
     );
 }
 
-fn print_handshakes(peer: &str, these: &Handshakes) {
-    let tls = &these.negotiated;
+fn print_handshakes(peer: &str, counts: &Handshakes) {
+    let tls = &counts.negotiated;
     let known = |fact: &Option<String>| fact.clone().unwrap_or_else(|| "unknown".to_owned());
     println!(
         "  {peer:<17} {} {} {} {}, {} full handshakes, {:.2} tickets each",
@@ -108,8 +108,8 @@ fn print_handshakes(peer: &str, these: &Handshakes) {
         tls.cipher,
         known(&tls.group),
         known(&tls.signature),
-        these.full,
-        these.tickets_each()
+        counts.full,
+        counts.tickets_each()
     );
 }
 

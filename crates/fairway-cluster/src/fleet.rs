@@ -160,10 +160,10 @@ fn is_live(pod: &Pod) -> bool {
 /// Whether an object read at version `served` is at least as new as `wanted` (Kubernetes API concepts, resource versions: since
 /// 1.35 they are comparable decimal numbers; before, only equality is meaningful).
 #[must_use]
-pub fn is_at_least(served: &str, wanted: &str) -> bool {
-    match (served.parse::<u128>(), wanted.parse::<u128>()) {
+pub fn is_at_least(served: &str, minimum: &str) -> bool {
+    match (served.parse::<u128>(), minimum.parse::<u128>()) {
         (Ok(served), Ok(wanted)) => served >= wanted,
-        _ => served == wanted,
+        _ => served == minimum,
     }
 }
 

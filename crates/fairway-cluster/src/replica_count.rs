@@ -101,8 +101,8 @@ pub async fn follow_ready_replicas(
 }
 
 /// The label selector of the fleet's pods; `None` if this pod has no labels. Retries until the cluster answers.
-async fn fleet_labels(client: Client, own: ObjectKey) -> Option<String> {
-    let mut fleet = OwnFleet::new(&client, own, Arc::default()).with_consequence(WITHOUT_COUNT);
+async fn fleet_labels(client: Client, own_pod: ObjectKey) -> Option<String> {
+    let mut fleet = OwnFleet::new(&client, own_pod, Arc::default()).with_consequence(WITHOUT_COUNT);
     loop {
         match timeout(LABELS_RETRY_INTERVAL, fleet.load_labels()).await {
             Ok(Ok(())) => return fleet.selector(),
@@ -114,9 +114,9 @@ async fn fleet_labels(client: Client, own: ObjectKey) -> Option<String> {
 }
 
 /// The other replicas that are ready.
-fn other_replicas(pods: &ObjectStore<Pod>, own: &ObjectKey) -> Vec<Arc<Pod>> {
+fn other_replicas(pods: &ObjectStore<Pod>, own_pod: &ObjectKey) -> Vec<Arc<Pod>> {
     let pods = pods.snapshot();
-    let others = pods.values().filter(|pod| pod.name_any() != *own.name && is_ready(pod));
+    let others = pods.values().filter(|pod| pod.name_any() != *own_pod.name && is_ready(pod));
     others.cloned().collect()
 }
 

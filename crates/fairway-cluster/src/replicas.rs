@@ -50,15 +50,10 @@ pub struct OtherReplicas {
 impl Replicas {
     /// The other replicas of the fleet of the pod `own`. All answer on the port of `probe`; without one they cannot be queried.
     #[must_use]
-    pub fn new(client: &Client, own: ObjectKey, probe: Option<SocketAddr>) -> Self {
+    pub fn new(client: &Client, own_pod: ObjectKey, probe: Option<SocketAddr>) -> Self {
         let lost = "the dashboard does not show the other replicas";
-        let fleet = OwnFleet::new(client, own.clone(), Arc::default()).with_consequence(lost);
-        Self {
-            own_pod: own,
-            probe,
-            query_timeout: QUERY_TIMEOUT,
-            state: Mutex::new(State { fleet, last: None }),
-        }
+        let fleet = OwnFleet::new(client, own_pod.clone(), Arc::default()).with_consequence(lost);
+        Self { own_pod, probe, query_timeout: QUERY_TIMEOUT, state: Mutex::new(State { fleet, last: None }) }
     }
 
     /// The name of this pod.
@@ -110,8 +105,8 @@ pub(crate) fn pod_address(pod: &Pod, is_ipv4: bool) -> Option<IpAddr> {
     let status = pod.status.as_ref()?;
     let all = status.pod_ips.iter().flatten().map(|it| it.ip.as_str()).chain(status.pod_ip.as_deref());
     let all: Vec<IpAddr> = all.filter_map(|ip| ip.parse().ok()).collect();
-    let wanted = all.iter().find(|ip| ip.is_ipv4() == is_ipv4);
-    wanted.or(all.first()).copied()
+    let same_family = all.iter().find(|ip| ip.is_ipv4() == is_ipv4);
+    same_family.or(all.first()).copied()
 }
 
 #[cfg(test)]

@@ -141,8 +141,8 @@ impl Reader<'_> {
         };
         if let Some(name) = &line.host {
             let name: Arc<str> = name.split(':').next().unwrap_or(name).to_ascii_lowercase().into();
-            let wanted = line.scheme.unwrap_or(Scheme::Https);
-            let found = serves(&name, self.schemes.preferred(wanted));
+            let line_scheme = line.scheme.unwrap_or(Scheme::Https);
+            let found = serves(&name, self.schemes.preferred(line_scheme));
             let is_known = |host: &VirtualHost| {
                 host.key.host != HostPattern::Any || found.rule.is_some_and(is_of_object)
             };
@@ -281,7 +281,7 @@ mod tests {
             r#"{"vhost": "a.test", "request": "GET /a?b=1 HTTP/2.0", "status": 200, "x_scheme": "https"}"#,
         ] {
             let line = Line::read(text).unwrap();
-            let wanted = Line {
+            let expected = Line {
                 method: "GET".into(),
                 target: "/a?b=1".into(),
                 status: Some(200),
@@ -289,7 +289,7 @@ mod tests {
                 host: Some("a.test".into()),
                 upstream: None,
             };
-            assert_eq!(line, wanted, "{text}");
+            assert_eq!(line, expected, "{text}");
         }
     }
 
@@ -306,7 +306,7 @@ mod tests {
         );
         let found = read(log.as_bytes(), &snapshot, Schemes::Both).unwrap();
         assert!(found.probes.is_empty());
-        let wanted = [
+        let expected = [
             ("a WebSocket", 1),
             ("method other than GET, HEAD and OPTIONS", 1),
             ("empty line", 1),
@@ -315,6 +315,6 @@ mod tests {
             ("no request was received", 1),
             ("not a line of an access log of ingress-nginx", 1 + 4),
         ];
-        assert_eq!(found.skipped, wanted.into());
+        assert_eq!(found.skipped, expected.into());
     }
 }

@@ -141,14 +141,15 @@ fn protects(guard: &Guard) -> bool {
 
 /// The Services with their shares of the requests.
 fn backends(snapshot: &Snapshot, shares: &[WeightedBackend]) -> String {
-    let whole: u32 = shares.iter().map(|share| share.weight).sum();
+    let total_weight: u32 = shares.iter().map(|share| share.weight).sum();
     let mut named: Vec<String> = Vec::new();
     for share in shares.iter().filter(|share| share.weight > 0) {
         let name = match snapshot.config().backends.get(&share.backend) {
             Some(backend) => format!("{}/{}", backend.service.namespace, backend.service.name),
             None => share.backend.to_string(),
         };
-        named.push(format!("{name} {:.1}%", f64::from(share.weight) * 100.0 / f64::from(whole.max(1))));
+        named
+            .push(format!("{name} {:.1}%", f64::from(share.weight) * 100.0 / f64::from(total_weight.max(1))));
     }
     named.sort_unstable();
     named.join(", ")
@@ -188,28 +189,29 @@ fn to_https(probe: &Probe, redirect: &HttpsRedirect) -> String {
 }
 
 fn redirect_text(probe: &Probe, path_redirect: &Redirect) -> String {
-    let here = Location::from_probe(probe);
+    let source = Location::from_probe(probe);
     match &path_redirect.target {
         RedirectTarget::Url(url) => {
             format!("{} to {}", path_redirect.status, url.trim_end_matches('/'))
         }
-        RedirectTarget::Path(path) => Location { path, ..here }.redirect(path_redirect.status),
-        RedirectTarget::Host(host) => Location { host, ..here }.redirect(path_redirect.status),
+        RedirectTarget::Path(path) => Location { path, ..source }.redirect(path_redirect.status),
+        RedirectTarget::Host(host) => Location { host, ..source }.redirect(path_redirect.status),
         RedirectTarget::Parts { scheme, host, port, path, .. } => {
-            let scheme = scheme.as_deref().unwrap_or(here.scheme);
-            let own = (scheme == "https" && *port == Some(443)) || (scheme == "http" && *port == Some(80));
+            let scheme = scheme.as_deref().unwrap_or(source.scheme);
+            let is_default_port =
+                (scheme == "https" && *port == Some(443)) || (scheme == "http" && *port == Some(80));
             let is_url = host.is_some() && path.is_some();
             let path = match path {
                 Some(PathRewrite::Full(path) | PathRewrite::Prefix(path)) => &**path,
-                Some(PathRewrite::Regex { .. }) | None => here.path,
+                Some(PathRewrite::Regex { .. }) | None => source.path,
             };
             let to = Location {
                 scheme,
-                host: host.as_deref().unwrap_or(here.host),
-                port: port.filter(|_| !own),
+                host: host.as_deref().unwrap_or(source.host),
+                port: port.filter(|_| !is_default_port),
                 path,
                 // A redirect URL of an Ingress drops the query; the report mentions that routes keep it.
-                query: if is_url { "" } else { here.query },
+                query: if is_url { "" } else { source.query },
             };
             to.redirect(path_redirect.status)
         }
@@ -318,16 +320,16 @@ mod tests {
 
     #[test]
     fn equal_configurations_agree_and_another_service_or_path_differs() {
-        let one = snapshot("/a", Phases::default(), "web");
-        assert!(differing(&one, &snapshot("/a", Phases::default(), "web")).is_empty());
-        let other = differing(&one, &snapshot("/a", Phases::default(), "other"));
+        let snapshot_a = snapshot("/a", Phases::default(), "web");
+        assert!(differing(&snapshot_a, &snapshot("/a", Phases::default(), "web")).is_empty());
+        let other = differing(&snapshot_a, &snapshot("/a", Phases::default(), "other"));
         assert!(other[0].0.starts_with("shop/web 100.0% with /a"), "{other:?}");
         assert!(other[0].1.starts_with("shop/other 100.0% with /a"), "{other:?}");
         let path = Some(PathRewrite::Prefix("/b".into()));
         let rewritten = Phases::from(Forwarding { path, ..Forwarding::default() });
-        let rewritten = differing(&one, &snapshot("/a", rewritten, "web"));
+        let rewritten = differing(&snapshot_a, &snapshot("/a", rewritten, "web"));
         assert!(rewritten[0].1.ends_with("with /b"), "{rewritten:?}");
-        let gone = differing(&one, &snapshot("/other", Phases::default(), "web"));
+        let gone = differing(&snapshot_a, &snapshot("/other", Phases::default(), "web"));
         assert!(gone.iter().any(|(_, to)| to == "404"), "{gone:?}");
     }
 

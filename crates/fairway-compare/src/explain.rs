@@ -43,11 +43,11 @@ pub(crate) fn cause(objects: &Objects<'_>, difference: &DifferenceContext<'_>) -
         return certificate_cause(objects, difference);
     }
     let Some(host) = difference.located.host else { return no_host_cause(objects, difference) };
-    let own = rule_of(difference, host);
-    if let Some(closed) = own.and_then(|rule| closed_rule_cause(objects, difference, rule)) {
+    let own_rule = rule_of(difference, host);
+    if let Some(closed) = own_rule.and_then(|rule| closed_rule_cause(objects, difference, rule)) {
         return closed;
     }
-    let own_key = own.map(|rule| key_of(&rule.origin));
+    let own_key = own_rule.map(|rule| key_of(&rule.origin));
     let names = topics::annotations(difference.part, difference.statuses);
     let mut ingresses: Vec<ObjectKey> = own_key.iter().cloned().collect();
     let others = ingresses_of(objects, host);
@@ -61,7 +61,7 @@ pub(crate) fn cause(objects: &Objects<'_>, difference: &DifferenceContext<'_>) -
     let mut annotated: Vec<Annotation<'_>> = annotated.collect();
     // Prefer an annotation with a diagnostic, otherwise the likeliest one.
     annotated.sort_by_key(|it| it.reported.is_none());
-    match (annotated.first(), topics::settings(difference.part, difference.statuses), own) {
+    match (annotated.first(), topics::settings(difference.part, difference.statuses), own_rule) {
         (Some(annotation), ..) => annotation.cause(),
         (None, keys @ [_, ..], _) => settings_cause(objects, difference, keys),
         (None, [], Some(rule)) => rule_cause(objects, difference, rule),
@@ -102,8 +102,8 @@ fn closed_rule_cause(
     })
 }
 
-fn common_prefix_len(one: &str, other: &str) -> usize {
-    one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count()
+fn common_prefix_len(left: &str, right: &str) -> usize {
+    left.bytes().zip(right.bytes()).take_while(|(one, right)| one == right).count()
 }
 
 fn key_of(origin: &Origin) -> ObjectKey {
@@ -134,9 +134,9 @@ struct Annotation<'o> {
 }
 
 fn written<'o>(objects: &Objects<'o>, key: &ObjectKey, name: &str) -> Option<Annotation<'o>> {
-    let whole = if name.contains('/') { name.to_owned() } else { format!("{}/{name}", objects.prefix) };
-    let value = objects.annotated.annotations_of(key)?.get(&whole)?;
-    let field = annotation_field(&whole);
+    let full_name = if name.contains('/') { name.to_owned() } else { format!("{}/{name}", objects.prefix) };
+    let value = objects.annotated.annotations_of(key)?.get(&full_name)?;
+    let field = annotation_field(&full_name);
     let about = |it: &&Diagnostic| *it.origin.field == *field && it.severity != Severity::Note;
     let reported = objects.diagnostics_of("Ingress", key).filter(about).min_by_key(|it| it.severity);
     let known = known_annotations().iter().find(|known| known.name == name);
@@ -144,7 +144,7 @@ fn written<'o>(objects: &Objects<'o>, key: &ObjectKey, name: &str) -> Option<Ann
         Support::Differs { how } => Some(how),
         _ => None,
     });
-    Some(Annotation { key: key.clone(), name: whole, value, reported, differs })
+    Some(Annotation { key: key.clone(), name: full_name, value, reported, differs })
 }
 
 impl Annotation<'_> {
@@ -243,8 +243,8 @@ fn no_host_cause(objects: &Objects<'_>, difference: &DifferenceContext<'_>) -> C
 
 fn certificate_cause(objects: &Objects<'_>, difference: &DifferenceContext<'_>) -> Cause {
     let config = objects.config();
-    let own = difference.located.host.and_then(|host| host.certificate.as_ref());
-    let (key, why) = match (own, &config.default_certificate) {
+    let own_certificate = difference.located.host.and_then(|host| host.certificate.as_ref());
+    let (key, why) = match (own_certificate, &config.default_certificate) {
         (Some(own), _) => (own, format!("the certificate of the host {}", difference.probe.host)),
         (None, Some(default)) => {
             (default, "the default certificate: no object has one for this name".to_owned())

@@ -79,10 +79,10 @@ impl Annotated {
     }
 }
 
-fn asks_the_same(one: &Object, other: &Object) -> bool {
-    match (one, other) {
-        (Object::Ingress(one), Object::Ingress(other)) => {
-            one.metadata.annotations == other.metadata.annotations && one.spec == other.spec
+fn asks_the_same(left: &Object, right: &Object) -> bool {
+    match (left, right) {
+        (Object::Ingress(one), Object::Ingress(right)) => {
+            one.metadata.annotations == right.metadata.annotations && one.spec == right.spec
         }
         _ => false,
     }

@@ -96,58 +96,68 @@ impl Collected {
 
     /// `has_tls`: whether the host is only reachable over TLS, with the certificate of its listener.
     fn add_host(&mut self, host: &VirtualHost, schemes: Schemes, has_tls: bool) {
-        let wanted = if host.certificate.is_some() || has_tls { Scheme::Https } else { Scheme::Http };
-        let place =
-            ProbeTarget { host, name: name_of(&host.key.host), schemes, main: schemes.preferred(wanted) };
+        let main_scheme = if host.certificate.is_some() || has_tls { Scheme::Https } else { Scheme::Http };
+        let target = ProbeTarget {
+            host,
+            name: name_of(&host.key.host),
+            schemes,
+            main: schemes.preferred(main_scheme),
+        };
         if schemes.has(Scheme::Https) {
-            self.add(Probe::handshake(&place.name));
+            self.add(Probe::handshake(&target.name));
         }
         for rule in host.routes.iter().flat_map(|route| &route.rules) {
             for of in &rule.matches {
-                self.add_match(&place, rule, of);
+                self.add_match(&target, rule, of);
             }
             for of in denied_matches(rule) {
-                self.add_denied(&place, rule, of);
+                self.add_denied(&target, rule, of);
             }
         }
-        self.add(place.request(ProbeKind::Get, &format!("/{UNKNOWN_NAME}-no-such-path"), Purpose::NoRule));
+        self.add(target.request(ProbeKind::Get, &format!("/{UNKNOWN_NAME}-no-such-path"), Purpose::NoRule));
     }
 
-    fn add_match(&mut self, place: &ProbeTarget<'_>, rule: &Rule, route_match: &Match) {
+    fn add_match(&mut self, probe_target: &ProbeTarget<'_>, rule: &Rule, route_match: &Match) {
         if !is_of_object(rule) {
-            return self.add(place.request(ProbeKind::Get, "/", Purpose::NoRule));
+            return self.add(probe_target.request(ProbeKind::Get, "/", Purpose::NoRule));
         }
-        let paths = sample::paths(&route_match.path, place.host.path_form);
+        let paths = sample::paths(&route_match.path, probe_target.host.path_form);
         let Some(first) = paths.first() else { return };
         let (first, without) = (with_query(first, route_match), first);
         if let Some(method) = &route_match.method {
-            return self.add_method(place, method, route_match, &first);
+            return self.add_method(probe_target, method, route_match, &first);
         }
         if !route_match.query.is_empty() {
-            self.add(place.request(ProbeKind::Get, without, Purpose::Query));
+            self.add(probe_target.request(ProbeKind::Get, without, Purpose::Query));
         }
         if !(route_match.headers.is_empty() && route_match.cookies.is_empty()) {
-            return self.add_conditions(place, route_match, &first);
+            return self.add_conditions(probe_target, route_match, &first);
         }
-        for scheme in place.schemes.all() {
-            self.add(Probe::request(scheme, &place.name, ProbeKind::Get, &first, Purpose::Path));
+        for scheme in probe_target.schemes.all() {
+            self.add(Probe::request(scheme, &probe_target.name, ProbeKind::Get, &first, Purpose::Path));
         }
-        self.add(place.request(ProbeKind::Head, &first, Purpose::Path));
+        self.add(probe_target.request(ProbeKind::Head, &first, Purpose::Path));
         for path in &paths[1..] {
-            self.add(place.request(ProbeKind::Get, &with_query(path, route_match), Purpose::PathType));
+            self.add(probe_target.request(ProbeKind::Get, &with_query(path, route_match), Purpose::PathType));
         }
-        self.add_cors(place, rule, &first);
+        self.add_cors(probe_target, rule, &first);
         if rule.phases.steps().any(changes_the_target) {
             let sign = if first.contains('?') { '&' } else { '?' };
             let target = format!("{first}{sign}{UNKNOWN_NAME}=1");
-            for scheme in place.schemes.all() {
-                self.add(Probe::request(scheme, &place.name, ProbeKind::Get, &target, Purpose::Query));
+            for scheme in probe_target.schemes.all() {
+                self.add(Probe::request(scheme, &probe_target.name, ProbeKind::Get, &target, Purpose::Query));
             }
         }
     }
 
     /// Adds probes with the method of a match, if it is safe, and with another method.
-    fn add_method(&mut self, place: &ProbeTarget<'_>, method: &str, route_match: &Match, target: &str) {
+    fn add_method(
+        &mut self,
+        probe_target: &ProbeTarget<'_>,
+        method: &str,
+        route_match: &Match,
+        target: &str,
+    ) {
         let headers: Vec<_> =
             route_match.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
         match [ProbeKind::Get, ProbeKind::Head, ProbeKind::Options]
@@ -155,47 +165,55 @@ impl Collected {
             .find(|kind| kind.method() == Some(method))
         {
             Some(kind) => {
-                self.add(place.request(kind, target, Purpose::Method).with_headers(fields(&headers, &[])));
+                self.add(
+                    probe_target.request(kind, target, Purpose::Method).with_headers(fields(&headers, &[])),
+                );
             }
             None => self.invalid += 1,
         }
         let other = if method == "GET" { ProbeKind::Options } else { ProbeKind::Get };
-        self.add(place.request(other, target, Purpose::Method).with_headers(fields(&headers, &[])));
+        self.add(probe_target.request(other, target, Purpose::Method).with_headers(fields(&headers, &[])));
     }
 
     /// Adds probes with the required headers and cookies, and with another value for each.
-    fn add_conditions(&mut self, place: &ProbeTarget<'_>, route_match: &Match, target: &str) {
+    fn add_conditions(&mut self, probe_target: &ProbeTarget<'_>, route_match: &Match, target: &str) {
         let headers: Vec<_> =
             route_match.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
         let cookies: Vec<_> =
             route_match.cookies.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
         let purpose = if headers.is_empty() { Purpose::Cookie } else { Purpose::Header };
-        self.add(place.request(ProbeKind::Get, target, purpose).with_headers(fields(&headers, &cookies)));
+        self.add(
+            probe_target.request(ProbeKind::Get, target, purpose).with_headers(fields(&headers, &cookies)),
+        );
         for at in 0..headers.len() {
             let other = with_other(&headers, at);
             self.add(
-                place.request(ProbeKind::Get, target, Purpose::Header).with_headers(fields(&other, &cookies)),
+                probe_target
+                    .request(ProbeKind::Get, target, Purpose::Header)
+                    .with_headers(fields(&other, &cookies)),
             );
         }
         for at in 0..cookies.len() {
             let other = with_other(&cookies, at);
             self.add(
-                place.request(ProbeKind::Get, target, Purpose::Cookie).with_headers(fields(&headers, &other)),
+                probe_target
+                    .request(ProbeKind::Get, target, Purpose::Cookie)
+                    .with_headers(fields(&headers, &other)),
             );
         }
     }
 
     /// Adds a request that the rule refuses. If the condition matches every path, it uses the path of the rule.
-    fn add_denied(&mut self, place: &ProbeTarget<'_>, rule: &Rule, route_match: &Match) {
+    fn add_denied(&mut self, probe_target: &ProbeTarget<'_>, rule: &Rule, route_match: &Match) {
         let path = match (&route_match.path, rule.matches.first()) {
             (PathMatch::Prefix(path), Some(own)) if **path == *"/" => &own.path,
             (path, _) => path,
         };
-        let Some(first) = sample::paths(path, place.host.path_form).into_iter().next() else { return };
-        self.add_conditions(place, route_match, &with_query(&first, route_match));
+        let Some(first) = sample::paths(path, probe_target.host.path_form).into_iter().next() else { return };
+        self.add_conditions(probe_target, route_match, &with_query(&first, route_match));
     }
 
-    fn add_cors(&mut self, place: &ProbeTarget<'_>, rule: &Rule, target: &str) {
+    fn add_cors(&mut self, probe_target: &ProbeTarget<'_>, rule: &Rule, target: &str) {
         let cors = rule.phases.guards.iter().find_map(|guard| match guard {
             Guard::Preflight(cors) => Some(cors),
             _ => None,
@@ -206,10 +224,10 @@ impl Collected {
         for origin in origins {
             let from = ("origin".to_owned(), origin);
             let method = ("access-control-request-method".to_owned(), "GET".to_owned());
-            let preflight = place.request(ProbeKind::Options, target, Purpose::Cors);
+            let preflight = probe_target.request(ProbeKind::Options, target, Purpose::Cors);
             self.add(preflight.with_headers([from.clone(), method]));
             if cors.is_some() {
-                self.add(place.request(ProbeKind::Get, target, Purpose::Cors).with_headers([from]));
+                self.add(probe_target.request(ProbeKind::Get, target, Purpose::Cors).with_headers([from]));
             }
         }
     }
@@ -457,8 +475,8 @@ mod tests {
             max_age: 1,
             manner: CorsMode::IngressNginx,
         };
-        let one = rule(vec![prefix("/"), prefix("/")], cors.into());
-        let found = probe_urls(&config(None, vec![one]), Schemes::Http);
+        let one_rule = rule(vec![prefix("/"), prefix("/")], cors.into());
+        let found = probe_urls(&config(None, vec![one_rule]), Schemes::Http);
         for origin in ["https://shop.test", "https://fairway-compare.b.test", UNKNOWN_ORIGIN] {
             assert!(found.contains(&format!("GET http://a.test/ (origin: {origin})")), "{found:#?}");
         }

@@ -90,11 +90,11 @@ fn tables(snapshot: &Snapshot, probe: &Probe) -> Vec<TableId> {
     let covers = |it: &&Arc<Listener>| it.host == HostPattern::Any || it.host.covers(&probe.host);
     let mut fitting: Vec<_> = snapshot.config().listeners.values().filter(takes).filter(covers).collect();
     fitting.sort_by_key(|listener| specificity(&listener.host));
-    let mut places: Vec<&[SocketAddr]> = Vec::new();
+    let mut known_addresses: Vec<&[SocketAddr]> = Vec::new();
     let mut tables = Vec::new();
     for listener in fitting {
-        if !places.contains(&&*listener.bind) {
-            places.push(&listener.bind);
+        if !known_addresses.contains(&&*listener.bind) {
+            known_addresses.push(&listener.bind);
             let passes_through = probe.scheme == Scheme::Https
                 && snapshot.passthrough_route(&listener.table, &probe.host).is_some();
             let ends_here = listener.protocol.is_http() && !passes_through;

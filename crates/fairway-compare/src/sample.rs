@@ -118,9 +118,9 @@ fn append(hir: &Hir, amount: OptionalText, out: &mut String) {
         HirKind::Literal(literal) => out.push_str(&String::from_utf8_lossy(&literal.0)),
         HirKind::Class(class) => out.extend(class_char(class)),
         HirKind::Repetition(repetition) => {
-            let wanted = if amount == OptionalText::Most { 1 } else { 0 };
+            let count = if amount == OptionalText::Most { 1 } else { 0 };
             let limit = repetition.max.unwrap_or(u32::MAX);
-            for _ in 0..repetition.min.max(wanted).min(limit).min(64) {
+            for _ in 0..repetition.min.max(count).min(limit).min(64) {
                 append(&repetition.sub, amount, out);
             }
         }
@@ -136,13 +136,13 @@ fn append(hir: &Hir, amount: OptionalText, out: &mut String) {
 
 /// A letter of the class, otherwise its first printable character.
 fn class_char(class: &Class) -> Option<char> {
-    let has = |wanted: char| match class {
+    let has = |contains: char| match class {
         Class::Unicode(class) => {
-            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&wanted))
+            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&contains))
         }
         Class::Bytes(class) => {
-            let wanted = u8::try_from(wanted).unwrap_or(0);
-            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&wanted))
+            let byte = u8::try_from(contains).unwrap_or(0);
+            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&byte))
         }
     };
     "x1/".chars().chain(('!'..='~').filter(char::is_ascii_graphic)).find(|wanted| has(*wanted))

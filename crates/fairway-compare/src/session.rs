@@ -234,9 +234,9 @@ mod tests {
         let all = probes(&[("a.test", 2 * BATCH_PROBES), ("b.test", 7)]);
         let batches = batches(&all);
         assert_eq!(batches.len(), 3);
-        let mut seen: Vec<_> = batches.iter().flatten().flatten().copied().collect();
-        seen.sort_unstable();
-        assert_eq!(seen, (0..all.len()).collect::<Vec<_>>());
+        let mut indexes: Vec<_> = batches.iter().flatten().flatten().copied().collect();
+        indexes.sort_unstable();
+        assert_eq!(indexes, (0..all.len()).collect::<Vec<_>>());
         assert!(
             batches
                 .iter()

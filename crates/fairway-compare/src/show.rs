@@ -104,10 +104,10 @@ impl<'r> Group<'r> {
     }
 
     fn location(&self) -> String {
-        let mut places =
+        let mut objects =
             self.causes.iter().map(|cause| format!("{} {}", cause.object, cause.field).trim_end().to_owned());
-        let first = places.next().unwrap_or_default();
-        match places.count() {
+        let first = objects.next().unwrap_or_default();
+        match objects.count() {
             0 => first,
             1 => format!("{first} and 1 more object"),
             more => format!("{first} and {more} more objects"),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn text_groups_differences_by_cause_and_marks_what_is_partial() {
+    fn text_groups_differences_by_cause_and_marks_partial_reports() {
         let mut out = Vec::new();
         text(&mut out, &report()).unwrap();
         assert_eq!(

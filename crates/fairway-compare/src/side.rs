@@ -242,8 +242,8 @@ impl OpenConnections {
 impl Target {
     /// The first resolved address, without a port.
     async fn resolved(&self, step_timeout: Duration) -> Result<SocketAddr, Unusable> {
-        let place = (self.address.host.as_str(), 0);
-        let found = timeout(step_timeout, tokio::net::lookup_host(place)).await;
+        let socket_name = (self.address.host.as_str(), 0);
+        let found = timeout(step_timeout, tokio::net::lookup_host(socket_name)).await;
         let why = match found {
             Ok(Ok(mut addresses)) => match addresses.next() {
                 Some(address) => return Ok(address),

@@ -282,9 +282,9 @@ mod tests {
             "x-other",
         ];
         let mut parts: Vec<_> = fields.map(|name| Part::Header(name.to_owned())).into();
-        let seen =
+        let without_topic =
             ["x-forwarded-prefix", "host", "connection", "authorization", "ssl-client-verify", "traceparent"];
-        parts.extend(seen.map(|name| Part::ReceivedHeader(name.to_owned())));
+        parts.extend(without_topic.map(|name| Part::ReceivedHeader(name.to_owned())));
         parts.extend(
             ["path", "domain", "samesite", "secure", "expires", "max-age"]
                 .map(|attribute| Part::Cookie { name: "a".to_owned(), attribute: attribute.to_owned() }),

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_forgotten_by_half_each_second_and_each_change_is_told_once() {
+    fn counts_are_halved_each_second_and_each_change_is_reported_once() {
         let takebacks = CancellationRate::default();
         assert_eq!(takebacks.tick(), None);
         assert!(record_counts(&takebacks, 0, 200));

@@ -144,12 +144,12 @@ impl Outgoing {
             self.outbox.extend(data, workspace);
             return Ok(());
         }
-        let taken = frames.send_data(data, end);
-        self.sent += taken as u64;
-        if taken == data.len() && end {
+        let accepted = frames.send_data(data, end);
+        self.sent += accepted as u64;
+        if accepted == data.len() && end {
             self.state = SendState::Ended;
         }
-        self.outbox.extend(&data[taken..], workspace);
+        self.outbox.extend(&data[accepted..], workspace);
         Ok(())
     }
 
@@ -185,10 +185,10 @@ impl Outgoing {
         if !self.outbox.is_empty() || (is_last && is_closing) {
             let pending = self.outbox.pending();
             let all = pending.len();
-            let taken = frames.send_data(pending, is_last);
-            self.sent += taken as u64;
-            self.outbox.consume(taken);
-            if taken < all {
+            let accepted = frames.send_data(pending, is_last);
+            self.sent += accepted as u64;
+            self.outbox.consume(accepted);
+            if accepted < all {
                 frames.await_room();
                 return false;
             }

@@ -64,10 +64,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn print(out: &mut impl Write, what: &str, times: &mut [Duration]) -> std::io::Result<()> {
+fn print(out: &mut impl Write, label: &str, times: &mut [Duration]) -> std::io::Result<()> {
     times.sort_unstable();
     let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
-    writeln!(out, "{what}: p50 {:?}, p99 {:?}, max {:?}", at(50), at(99), at(100))
+    writeln!(out, "{label}: p50 {:?}, p99 {:?}, max {:?}", at(50), at(99), at(100))
 }
 
 fn service(number: usize) -> Value {

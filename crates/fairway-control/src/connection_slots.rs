@@ -158,73 +158,73 @@ mod tests {
         [10, 0, 0, number].into()
     }
 
-    async fn take_slot(places: &mut ConnectionSlots, peer: IpAddr) -> ConnectionHandle {
-        let mut taken = None;
-        places
+    async fn take_slot(slots: &mut ConnectionSlots, peer: IpAddr) -> ConnectionHandle {
+        let mut handle = None;
+        slots
             .serve(peer, |pace| {
-                taken = Some(pace);
+                handle = Some(pace);
                 pending()
             })
             .await;
-        taken.unwrap()
+        handle.unwrap()
     }
 
     /// Connections of one address that never end, each `apart` from the previous one; returns their handles.
-    async fn fill(places: &mut ConnectionSlots, apart: Duration) -> Vec<ConnectionHandle> {
+    async fn fill(slots: &mut ConnectionSlots, apart: Duration) -> Vec<ConnectionHandle> {
         let mut paces = Vec::new();
         for _ in 0..MAX {
-            paces.push(take_slot(places, peer(1)).await);
+            paces.push(take_slot(slots, peer(1)).await);
             tokio::time::advance(apart).await;
         }
         paces
     }
 
-    fn is_held(places: &ConnectionSlots, pace: &ConnectionHandle) -> bool {
-        places.connections.iter().any(|held| held.is_same(pace) && !held.is_closed())
+    fn is_held(slots: &ConnectionSlots, pace: &ConnectionHandle) -> bool {
+        slots.connections.iter().any(|held| held.is_same(pace) && !held.is_closed())
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_connection_with_the_longest_wait_is_closed() {
-        let mut places = slots();
-        let paces = fill(&mut places, Duration::from_millis(50)).await;
+        let mut slots = slots();
+        let paces = fill(&mut slots, Duration::from_millis(50)).await;
         paces[0].wait_for_client();
         paces[1].wait_for_response();
-        take_slot(&mut places, peer(1)).await;
-        assert!(!is_held(&places, &paces[2]));
+        take_slot(&mut slots, peer(1)).await;
+        assert!(!is_held(&slots, &paces[2]));
         let others = paces.iter().enumerate().filter(|(at, _)| *at != 2);
-        assert!(others.into_iter().all(|(_, pace)| is_held(&places, pace)));
+        assert!(others.into_iter().all(|(_, pace)| is_held(&slots, pace)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_with_one_connection_never_loses_it_to_one_with_many() {
-        let mut places = ConnectionSlots::new(MAX, Duration::ZERO);
-        let first = take_slot(&mut places, peer(1)).await;
+        let mut slots = ConnectionSlots::new(MAX, Duration::ZERO);
+        let first = take_slot(&mut slots, peer(1)).await;
         for _ in 0..10 * MAX {
             tokio::time::advance(Duration::from_secs(1)).await;
-            take_slot(&mut places, peer(2)).await;
+            take_slot(&mut slots, peer(2)).await;
         }
-        assert!(is_held(&places, &first));
+        assert!(is_held(&slots, &first));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_new_client_keeps_its_slot_for_the_grace_period() {
-        let mut places = slots();
-        fill(&mut places, Duration::ZERO).await;
+        let mut slots = slots();
+        fill(&mut slots, Duration::ZERO).await;
         let began = Instant::now();
-        take_slot(&mut places, peer(2)).await;
+        take_slot(&mut slots, peer(2)).await;
         assert!(began.elapsed() >= GRACE, "{:?}", began.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_a_response_in_preparation_is_not_closed() {
-        let mut places = slots();
-        let paces = fill(&mut places, Duration::ZERO).await;
+        let mut slots = slots();
+        let paces = fill(&mut slots, Duration::ZERO).await;
         paces.iter().for_each(ConnectionHandle::wait_for_response);
-        let more = tokio::time::timeout(Duration::from_secs(60), take_slot(&mut places, peer(2))).await;
-        assert!(more.is_err(), "there is no place");
-        assert!(paces.iter().all(|pace| is_held(&places, pace)));
+        let another = tokio::time::timeout(Duration::from_secs(60), take_slot(&mut slots, peer(2))).await;
+        assert!(another.is_err(), "there is no place");
+        assert!(paces.iter().all(|pace| is_held(&slots, pace)));
         paces[7].wait_for_client();
-        take_slot(&mut places, peer(2)).await;
-        assert!(!is_held(&places, &paces[7]));
+        take_slot(&mut slots, peer(2)).await;
+        assert!(!is_held(&slots, &paces[7]));
     }
 }

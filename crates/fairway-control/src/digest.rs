@@ -33,14 +33,14 @@ pub(crate) fn config_digest(config: &Config) -> Digest {
 
 /// The same for a configuration whose hosts are known only in serialized form.
 pub(crate) fn config_and_hosts_digest<'h>(config: &Config, hosts: impl Iterator<Item = &'h str>) -> Digest {
-    let mut whole = config_digest(config);
+    let mut digest = config_digest(config);
     for host in hosts {
         let mut hashing = Hashing(Context::new(&SHA256));
         hashing.0.update(b"host");
         hashing.0.update(host.as_bytes());
-        whole.add(finish(hashing));
+        digest.add(finish(hashing));
     }
-    whole
+    digest
 }
 
 impl RunningDigest {
@@ -54,9 +54,9 @@ impl RunningDigest {
         });
         self.update_entries(old.listeners.diff(&new.listeners), |listener| listener_digest(listener));
         self.update_entries(old.streams.diff(&new.streams), |stream| entry_digest("stream", stream));
-        let mut whole = self.entries;
-        whole.add(entry_digest("rest", &(&new.default_certificate, &new.settings)));
-        whole
+        let mut sum = self.entries;
+        sum.add(entry_digest("rest", &(&new.default_certificate, &new.settings)));
+        sum
     }
 
     fn update_entries<'a, K: 'a, V: 'a>(
@@ -279,10 +279,10 @@ mod tests {
             config.backends.insert(backend.key.clone(), Arc::new(backend));
             config_digest(&config)
         };
-        let one = Some(NonZeroU32::MIN);
-        assert_eq!(with(one, one), with(one, one));
-        assert_ne!(with(None, None), with(one, None));
-        assert_ne!(with(None, None), with(None, one));
+        let limit = Some(NonZeroU32::MIN);
+        assert_eq!(with(limit, limit), with(limit, limit));
+        assert_ne!(with(None, None), with(limit, None));
+        assert_ne!(with(None, None), with(None, limit));
     }
 
     #[test]

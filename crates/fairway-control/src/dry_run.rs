@@ -56,9 +56,9 @@ impl Trial {
 }
 
 fn verdict(key: &ObjectKey, before: Option<&EngineOutput>, after: &EngineOutput) -> Verdict {
-    let own: Vec<_> = all_diagnostics(after).filter(|it| is_about(it, key)).collect();
+    let diagnostics: Vec<_> = all_diagnostics(after).filter(|it| is_about(it, key)).collect();
     let served = after.translation.status.contains_key(key);
-    if !served && own.iter().all(|it| it.code == INGRESS_CLASS_CODE) {
+    if !served && diagnostics.iter().all(|it| it.code == INGRESS_CLASS_CODE) {
         return Verdict::NotOurs;
     }
     let others = new_diagnostics(before, after).into_iter().filter(|it| !is_about(it, key));
@@ -69,7 +69,7 @@ fn verdict(key: &ObjectKey, before: Option<&EngineOutput>, after: &EngineOutput)
         .map(ToString::to_string)
         .collect();
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
-    for it in own.into_iter().chain(others) {
+    for it in diagnostics.into_iter().chain(others) {
         let is_error =
             it.severity == fairway_objects::diagnostic::Severity::Error && it.code != MISSING_REFERENCE_CODE;
         if is_error && !old.contains(&it.to_string()) {

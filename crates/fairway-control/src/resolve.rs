@@ -39,19 +39,19 @@ impl Resolver {
 }
 
 fn run(names: &Receiver<Vec<Arc<str>>>, inlet: &Inlet) {
-    let mut wanted: Vec<Arc<str>> = Vec::new();
+    let mut wanted_names: Vec<Arc<str>> = Vec::new();
     let mut known = BTreeMap::<Arc<str>, Vec<IpAddr>>::new();
     let mut next = Instant::now() + RESOLVE_INTERVAL;
     loop {
         match names.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(names) => {
                 known.retain(|name, _| names.contains(name));
-                wanted = names;
-                wanted.iter().filter(|name| !known.contains_key(*name)).cloned().collect::<Vec<_>>()
+                wanted_names = names;
+                wanted_names.iter().filter(|name| !known.contains_key(*name)).cloned().collect::<Vec<_>>()
             }
             Err(RecvTimeoutError::Timeout) => {
                 next = Instant::now() + RESOLVE_INTERVAL;
-                wanted.clone()
+                wanted_names.clone()
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }

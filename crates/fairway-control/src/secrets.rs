@@ -57,8 +57,8 @@ impl GuardSecrets {
             .map(|(key, host)| (key.clone(), host.clone()))
             .collect();
         for (key, host) in guarded {
-            let mut whole = VirtualHost::clone(&host);
-            for route in &mut whole.routes {
+            let mut restored = VirtualHost::clone(&host);
+            for route in &mut restored.routes {
                 for rule in Arc::make_mut(route).rules.iter_mut().filter(|rule| has_secrets(rule)) {
                     Arc::make_mut(&mut rule.phases)
                         .guards
@@ -66,7 +66,7 @@ impl GuardSecrets {
                         .for_each(|guard| self.restore_guard(guard));
                 }
             }
-            config.hosts.insert(key, Arc::new(whole));
+            config.hosts.insert(key, Arc::new(restored));
         }
     }
 

@@ -173,13 +173,13 @@ pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
     let mut config = stored.config;
     for identity in stored.identities {
         let Some(certificate) = config.certificates.get(&identity.certificate) else { continue };
-        let whole = Certificate {
+        let complete = Certificate {
             issued: identity.chain.first().and_then(|der| issued(der)).unwrap_or_default().into(),
             chain: identity.chain.into_iter().map(Arc::from).collect(),
             private_key: PrivateKey::from_der(&identity.private_key),
             ..Certificate::clone(certificate)
         };
-        config.certificates.insert(identity.certificate, Arc::new(whole));
+        config.certificates.insert(identity.certificate, Arc::new(complete));
     }
     stored.secrets.restore(&mut config);
     let digest = match format {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_refused_and_says_so() {
+    fn a_damaged_file_is_refused_with_a_message() {
         let directory = tempfile::tempdir().unwrap();
         write(directory.path(), config()).unwrap();
         let path = directory.path().join(FILE_NAME);

@@ -146,7 +146,7 @@ fn the_corpus_holds() {
 }
 
 #[test]
-fn every_manifest_of_the_golden_tests_holds_as_it_is() {
+fn every_golden_manifest_is_read_unchanged() {
     texts().iter().for_each(|text| check_input(text));
 }
 

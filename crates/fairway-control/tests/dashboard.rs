@@ -310,10 +310,10 @@ fn config(hosts: impl IntoIterator<Item = Arc<VirtualHost>>) -> Config {
 }
 
 /// The complete response to a request with additional header lines.
-async fn response(to: SocketAddr, path: &str, more: &str) -> String {
+async fn response(to: SocketAddr, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(to).await.unwrap();
-    let host = if more.starts_with("Host:") { "" } else { "Host: localhost\r\n" };
-    let request = format!("GET {path} HTTP/1.1\r\n{host}{more}Connection: close\r\n\r\n");
+    let host = if headers.starts_with("Host:") { "" } else { "Host: localhost\r\n" };
+    let request = format!("GET {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();

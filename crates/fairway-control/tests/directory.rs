@@ -75,9 +75,9 @@ impl DirectoryFixture {
 
     /// Handles updates until the Services are these.
     fn wait_for(&mut self, services: &[(&str, &str)]) {
-        let wanted: BTreeMap<_, _> =
+        let expected: BTreeMap<_, _> =
             services.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect();
-        self.wait_until(&format!("{wanted:?}"), |world| world.services == wanted);
+        self.wait_until(&format!("{expected:?}"), |world| world.services == expected);
     }
 
     fn wait_for_codes(&mut self, codes: &[&str]) {
@@ -86,11 +86,16 @@ impl DirectoryFixture {
         });
     }
 
-    fn wait_until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
+    fn wait_until(&mut self, expectation: &str, holds: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + LONG;
         while !holds(self) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(self.step(left), "wanted {what}, have {:?} and {:#?}", self.services, self.diagnostics);
+            let time_left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                self.step(time_left),
+                "wanted {expectation}, have {:?} and {:#?}",
+                self.services,
+                self.diagnostics
+            );
         }
     }
 }
@@ -117,7 +122,7 @@ fn a_new_file_a_change_and_a_removal_are_detected() {
 }
 
 #[test]
-fn many_new_files_give_the_same_as_one_by_one() {
+fn many_new_files_give_the_same_result_as_single_ones() {
     let dir = tempfile::tempdir().unwrap();
     for number in 0..1200 {
         let (name, twice) = (format!("s{number:04}"), format!("s{:04}", number / 2));
@@ -182,8 +187,8 @@ fn a_document_that_does_not_parse_keeps_its_objects_and_its_neighbours_change() 
     write(&world.path("conf/a.yaml"), &broken);
     world.wait_for(&[("a", "One"), ("b", "Two")]);
     world.wait_for_codes(&["not-yaml"]);
-    let place = world.diagnostics[0].origin.source.clone().unwrap();
-    assert!(place.file.ends_with("conf/a.yaml") && place.line >= 9, "{place:?}");
+    let file = world.diagnostics[0].origin.source.clone().unwrap();
+    assert!(file.file.ends_with("conf/a.yaml") && file.line >= 9, "{file:?}");
     write(&world.path("conf/a.yaml"), &service("b", "Two"));
     world.wait_for(&[("b", "Two")]);
     world.wait_for_codes(&[]);
@@ -351,7 +356,7 @@ fn an_unreadable_policy_is_refused_until_it_can_be_read() {
 }
 
 #[test]
-fn a_policy_that_is_readable_in_any_file_is_not_refused() {
+fn a_policy_that_is_readable_in_one_of_two_files_is_not_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut tree = ManifestTree::new(dir.path());
     let mut after = |name: &str, text: &str| {

@@ -73,8 +73,8 @@ impl FrameReader {
                 }
                 continue;
             }
-            let wanted = self.message_end(&self.buffered)?.unwrap_or(PREFIX_BYTES);
-            let missing = (wanted - self.buffered.len()).min(bytes.len());
+            let needed = self.message_end(&self.buffered)?.unwrap_or(PREFIX_BYTES);
+            let missing = (needed - self.buffered.len()).min(bytes.len());
             self.buffered.extend_from_slice(&bytes[..missing]);
             bytes = &bytes[missing..];
             if self.message_end(&self.buffered)? == Some(self.buffered.len()) {

@@ -196,7 +196,7 @@ fn a_body_above_the_limit_is_too_large_in_any_failure_mode() {
 #[test]
 fn a_service_may_extend_its_timeout_once_per_message() {
     let mut world = TestExchange::new(extension_with(BodyMode::Streamed, false));
-    let more = |millis: u32| {
+    let extend_by = |millis: u32| {
         let nanos = i32::try_from(millis % 1000).unwrap() * 1_000_000;
         let duration = generated::Duration { seconds: i64::from(millis / 1000), nanos };
         ProcessingResponse { override_message_timeout: Some(duration), ..ProcessingResponse::default() }
@@ -205,18 +205,18 @@ fn a_service_may_extend_its_timeout_once_per_message() {
     let first = world.processor.awaited().unwrap();
     assert_eq!(first.timeout, Duration::from_millis(200));
     for out_of_bounds in [0, 2001] {
-        world.respond(more(out_of_bounds));
+        world.respond(extend_by(out_of_bounds));
         assert_eq!(world.processor.awaited(), Some(first));
     }
-    world.respond(more(2000));
+    world.respond(extend_by(2000));
     let second = world.processor.awaited().unwrap();
     assert!(second.serial > first.serial && second.timeout == Duration::from_secs(2));
-    world.respond(more(300));
+    world.respond(extend_by(300));
     assert_eq!(world.processor.awaited(), Some(second));
     world.respond(to_headers(Side::Request, unchanged()));
     world.write(Side::Request, "a");
     assert_eq!(world.processor.awaited().unwrap().timeout, Duration::from_millis(200));
-    world.respond(more(300));
+    world.respond(extend_by(300));
     assert_eq!(world.processor.awaited().unwrap().timeout, Duration::from_millis(300));
     assert_eq!(world.stop, None);
 }

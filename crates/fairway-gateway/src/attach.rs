@@ -79,7 +79,7 @@ pub(crate) fn parse_hostnames(written: &[String]) -> Option<Vec<HostPattern>> {
 impl AttachableRoute<'_> {
     /// Attaches the route to those of its parents that belong to this controller.
     pub(crate) fn at(&self, parents: &Parents, resources: &Resources) -> Vec<ParentAttachment> {
-        let own = self.references.iter().filter_map(|reference| {
+        let own_references = self.references.iter().filter_map(|reference| {
             let parent = parents.get(&parent_object(reference, &self.route.key.namespace)?)?;
             Some(ParentAttachment {
                 reference: RECENT_REFERENCES
@@ -88,7 +88,7 @@ impl AttachableRoute<'_> {
                 attached: self.attach_to(reference, parent, resources),
             })
         });
-        own.collect()
+        own_references.collect()
     }
 
     fn attach_to(
@@ -128,9 +128,9 @@ impl AttachableRoute<'_> {
 
     fn is_allowed(&self, listener: &Listener, resources: &Resources) -> bool {
         let entry = &listener.entry;
-        let own = &entry.id.owner.key.namespace;
+        let owner_namespace = &entry.id.owner.key.namespace;
         entry.kinds.contains(&self.route.kind)
-            && entry.allowed_namespaces.admits(&self.route.key.namespace, own, resources)
+            && entry.allowed_namespaces.admits(&self.route.key.namespace, owner_namespace, resources)
     }
 }
 

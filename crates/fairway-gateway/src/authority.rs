@@ -45,16 +45,17 @@ pub(crate) fn resolve(
     reasons: FaultReasons,
 ) -> Result<Arc<str>, Fault> {
     let Some(object) = named.object() else {
-        let what = condition::kind(named.group, named.kind);
+        let kind = condition::kind(named.group, named.kind);
         let problem =
-            format!("certificates of authorities come from ConfigMaps and Secrets, not from {what}");
+            format!("certificates of authorities come from ConfigMaps and Secrets, not from {kind}");
         return Err(Fault::new(reasons.kind, problem));
     };
     if !grant::permits(inputs.resources, from, object.kind, &object.key) {
         let problem = format!("no ReferenceGrant lets it refer to {} {}", named.kind, named.key);
         return Err(Fault::new("RefNotPermitted", problem));
     }
-    let wrong = |what: &str| Fault::new(reasons.reference, format!("{} {} {what}", named.kind, named.key));
+    let wrong =
+        |unusable: &str| Fault::new(reasons.reference, format!("{} {} {unusable}", named.kind, named.key));
     let text = match object.kind {
         Kind::Secret => {
             let secret = inputs.resources.secrets.get(&object.key).ok_or_else(|| wrong("does not exist"))?;

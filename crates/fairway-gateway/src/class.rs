@@ -55,7 +55,7 @@ pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Input
             "the Gateway API is served as of v1.7.0",
         ),
     ];
-    let own = OwnStatus::Class(Box::new(ClassStatus { conditions, features: features::SERVED }));
+    let status = OwnStatus::Class(Box::new(ClassStatus { conditions, features: features::SERVED }));
     let diagnostics = fault.map(|fault| {
         let origin = class.origin(Kind::GatewayClass, key, "spec.parametersRef");
         let found = Diagnostic::new(Severity::Error, "invalid-parameters", origin);
@@ -71,7 +71,7 @@ pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Input
     });
     let diagnostics = diagnostics.into_iter().chain(unsupported).collect();
     Some(Class {
-        status: ObjectStatus::new(&object.metadata, controller, own),
+        status: ObjectStatus::new(&object.metadata, controller, status),
         parameters,
         is_shared: named
             .as_ref()

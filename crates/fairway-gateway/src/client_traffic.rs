@@ -59,12 +59,12 @@ impl<'a> ClientPolicies<'a> {
         if let Some(policy) = self.whole_ports.get(&port_key(listener)) {
             return names_of(*policy);
         }
-        let whole = names_of(gateway_policy(self.attached, gateway));
+        let gateway_wide = names_of(gateway_policy(self.attached, gateway));
         match listener.entry.protocol {
-            Protocol::Http => whole,
+            Protocol::Http => gateway_wide,
             _ => {
-                let own = names_of(deciding_policy(self.attached, gateway, &listener.entry.id));
-                ClientTraffic { proxy_protocol: whole.proxy_protocol, ..own }
+                let deciding = names_of(deciding_policy(self.attached, gateway, &listener.entry.id));
+                ClientTraffic { proxy_protocol: gateway_wide.proxy_protocol, ..deciding }
             }
         }
     }
@@ -112,8 +112,8 @@ fn port_key(listener: &Listener) -> ListenerPort {
     (listener.entry.port, listener.entry.protocol == Protocol::Udp)
 }
 
-fn is_same_policy(one: Option<&Arc<OwnPolicy>>, other: Option<&Arc<OwnPolicy>>) -> bool {
-    one.map(|policy| &policy.reference) == other.map(|policy| &policy.reference)
+fn is_same_policy(left: Option<&Arc<OwnPolicy>>, right: Option<&Arc<OwnPolicy>>) -> bool {
+    left.map(|policy| &policy.reference) == right.map(|policy| &policy.reference)
 }
 
 /// The most specific usable policy; unusable policies have no effect.
@@ -127,6 +127,6 @@ fn deciding_policy<'a>(
 }
 
 fn gateway_policy<'a>(attached: &'a AttachedPolicies, gateway: &ObjectKey) -> Option<&'a Arc<OwnPolicy>> {
-    let whole = PolicyTarget::whole_object(&ObjectRef::new(Kind::Gateway, gateway.clone()));
-    attached.deciding_policy(Kind::ClientTrafficPolicy, &whole)
+    let gateway_target = PolicyTarget::whole_object(&ObjectRef::new(Kind::Gateway, gateway.clone()));
+    attached.deciding_policy(Kind::ClientTrafficPolicy, &gateway_target)
 }

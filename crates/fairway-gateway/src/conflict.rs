@@ -40,28 +40,33 @@ impl PortClaims {
         &mut self,
         entries: impl Iterator<Item = &'e ListenerEntry> + Clone,
     ) -> Vec<Option<Fault>> {
-        let taken: Vec<Option<Fault>> =
+        let conflicts: Vec<Option<Fault>> =
             entries.clone().map(|entry| self.conflict_with_claim(entry)).collect();
-        let mut own = Self::default();
+        let mut claims = Self::default();
         let mut indistinct: BTreeSet<(Port, Option<HostPattern>)> = BTreeSet::new();
-        let free = || entries.clone().zip(&taken).filter(|(entry, fault)| competes(entry) && fault.is_none());
+        let free =
+            || entries.clone().zip(&conflicts).filter(|(entry, fault)| competes(entry) && fault.is_none());
         for (entry, _) in free() {
-            match own.conflict_with_claim(entry) {
-                Some(fault) if fault.reason == PROTOCOL_CONFLICT && own.differs(entry) => {
+            match claims.conflict_with_claim(entry) {
+                Some(fault) if fault.reason == PROTOCOL_CONFLICT && claims.differs(entry) => {
                     indistinct.insert((port_key(entry), None));
                 }
                 Some(_) => _ = indistinct.insert((port_key(entry), Some(entry.host.clone()))),
-                None => own.claim(entry),
+                None => claims.claim(entry),
             }
         }
         let among = |entry: &ListenerEntry| {
-            let whole = indistinct.contains(&(port_key(entry), None));
+            let is_whole_port = indistinct.contains(&(port_key(entry), None));
             let host = indistinct.contains(&(port_key(entry), Some(entry.host.clone())));
-            if whole { Some(protocol_conflict(entry)) } else { host.then(|| same_protocol_conflict(entry)) }
+            if is_whole_port {
+                Some(protocol_conflict(entry))
+            } else {
+                host.then(|| same_protocol_conflict(entry))
+            }
         };
         let faults: Vec<Option<Fault>> = entries
             .clone()
-            .zip(&taken)
+            .zip(&conflicts)
             .map(|(entry, fault)| fault.clone().or_else(|| competes(entry).then(|| among(entry)).flatten()))
             .collect();
         for (entry, _) in entries.zip(&faults).filter(|(entry, fault)| competes(entry) && fault.is_none()) {

@@ -326,9 +326,9 @@ fn cors_origin(text: &str) -> CorsOrigin {
     if text == "*" {
         return CorsOrigin::Any;
     }
-    let own = [("http://", ":80"), ("https://", ":443")];
-    let own = own.iter().find(|(scheme, _)| text.starts_with(scheme));
-    let text = own.and_then(|(_, port)| text.strip_suffix(port)).unwrap_or(text);
+    let default_ports = [("http://", ":80"), ("https://", ":443")];
+    let default_port = default_ports.iter().find(|(scheme, _)| text.starts_with(scheme));
+    let text = default_port.and_then(|(_, port)| text.strip_suffix(port)).unwrap_or(text);
     match text.split_once('*') {
         Some((before, after)) => CorsOrigin::Wildcard { before: before.into(), after: after.into() },
         None => CorsOrigin::Exact(text.into()),

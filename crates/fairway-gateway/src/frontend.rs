@@ -50,8 +50,8 @@ fn validations(frontend: &FrontendTls) -> impl Iterator<Item = &FrontendTlsValid
     [&frontend.default].into_iter().chain(ports).filter_map(|tls| tls.validation.as_ref())
 }
 
-fn key(namespace: Option<&str>, own: &str, name: &str) -> ObjectKey {
-    ObjectKey::new(namespace.filter(|it| !it.is_empty()).unwrap_or(own), name)
+fn key(namespace: Option<&str>, own_namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey::new(namespace.filter(|it| !it.is_empty()).unwrap_or(own_namespace), name)
 }
 
 impl Frontend {

@@ -128,14 +128,14 @@ pub(crate) fn read(written: &GatewayInput<'_>, context: Context<'_>) -> GatewayR
     let addresses = requirements::addresses(object);
     let refused = addresses.as_ref().err().cloned();
     let mut claims = PortClaims::default();
-    let own = ListenerOwner {
+    let owner = ListenerOwner {
         reference: ObjectRef::new(Kind::Gateway, (*key).clone()),
         origin: gateway.origin(Kind::Gateway, key, ""),
         refused: None,
         entries,
     };
     let mut parents = BTreeMap::new();
-    for member in [&own].into_iter().chain(sets) {
+    for member in [&owner].into_iter().chain(sets) {
         let of_gateway = refused.as_ref().filter(|_| member.reference.kind == Kind::ListenerSet);
         let parent_refused = of_gateway
             .map(|_| Fault::new("ParentNotAccepted", "the Gateway of the ListenerSet is not accepted"));
@@ -164,7 +164,7 @@ pub(crate) fn read(written: &GatewayInput<'_>, context: Context<'_>) -> GatewayR
         Ok(parameters) => (Some(parameters), None),
         Err(fault) => (None, Some(fault)),
     };
-    let wanted = match (&parents[&own.reference].refused, addresses) {
+    let wanted_gateway = match (&parents[&owner.reference].refused, addresses) {
         (None, Ok(addresses)) => Some(Arc::new(build_wanted(written, &parents, parameters, addresses))),
         _ => None,
     };
@@ -174,16 +174,16 @@ pub(crate) fn read(written: &GatewayInput<'_>, context: Context<'_>) -> GatewayR
         client_certificate: client_certificate(written, context),
         parameters_fault: unusable,
         is_shared: shared.is_some(),
-        wanted_gateway: wanted,
+        wanted_gateway,
     }
 }
 
 /// Whether a Gateway shares the address of Ingresses, by its own or its class's parameters.
 pub(crate) fn is_shared(key: &ObjectKey, gateway: &Gateway, class: &Class, inputs: Inputs<'_>) -> bool {
     let infrastructure = gateway.spec.infrastructure.as_ref();
-    let own = infrastructure.and_then(|it| it.parameters_ref.as_ref());
-    let own = own.map(|reference| ObjectKey::new(&key.namespace, &reference.name));
-    own.and_then(|own| parameters::is_shared(&own, inputs)).unwrap_or(class.is_shared)
+    let own_parameters = infrastructure.and_then(|it| it.parameters_ref.as_ref());
+    let parameters = own_parameters.map(|reference| ObjectKey::new(&key.namespace, &reference.name));
+    parameters.and_then(|own| parameters::is_shared(&own, inputs)).unwrap_or(class.is_shared)
 }
 
 fn asks_for_all(gateway: &Gateway) -> bool {
@@ -192,7 +192,8 @@ fn asks_for_all(gateway: &Gateway) -> bool {
 
 /// Refuses a Gateway without accepted listeners, and ListenerSets without served ones.
 fn refuse_without_listeners(parents: &mut BTreeMap<ObjectRef, Parent>, key: &ObjectKey) {
-    let none = |what: &str| Fault::new("ListenersNotValid", format!("no listener of it is {what}"));
+    let none =
+        |no_listener: &str| Fault::new("ListenersNotValid", format!("no listener of it is {no_listener}"));
     for (reference, parent) in parents.iter_mut().filter(|(_, parent)| parent.refused.is_none()) {
         let good = |listener: &Listener| match reference.kind {
             Kind::Gateway => listener.is_accepted(),
@@ -204,8 +205,8 @@ fn refuse_without_listeners(parents: &mut BTreeMap<ObjectRef, Parent>, key: &Obj
     }
     // ListenerSets can provide listeners to a Gateway without valid ones.
     let any_set = parents.iter().any(|(it, parent)| it.kind == Kind::ListenerSet && parent.refused.is_none());
-    let own = parents.get_mut(&ObjectRef::new(Kind::Gateway, key.clone()));
-    if let Some(own) = own
+    let own_parent = parents.get_mut(&ObjectRef::new(Kind::Gateway, key.clone()));
+    if let Some(own) = own_parent
         && any_set
         && own.refused.as_ref().is_some_and(|fault| fault.reason == "ListenersNotValid")
     {

@@ -118,8 +118,12 @@ fn accepted(parent: &Parent, message: &'static str) -> Condition {
     }
 }
 
-fn gateway_not_programmed(reading: &GatewayReading, own: &Parent, placement: &Placement) -> Option<Fault> {
-    if let Some(fault) = &own.refused {
+fn gateway_not_programmed(
+    reading: &GatewayReading,
+    own_parent: &Parent,
+    placement: &Placement,
+) -> Option<Fault> {
+    if let Some(fault) = &own_parent.refused {
         return Some(Fault::new("Invalid", fault.message.clone()));
     }
     match &placement.addresses {
@@ -143,11 +147,11 @@ fn gateway_not_programmed(reading: &GatewayReading, own: &Parent, placement: &Pl
     Some(Fault::new(reason, format!("no listener is served: {why}")))
 }
 
-fn unresolved(reading: &GatewayReading, own: &Parent) -> Option<Fault> {
+fn unresolved(reading: &GatewayReading, parent: &Parent) -> Option<Fault> {
     if let Some(fault) = &reading.client_certificate.fault {
         return Some(fault.clone());
     }
-    let unresolved = own.listeners.iter().filter(|listener| listener.unresolved.is_some());
+    let unresolved = parent.listeners.iter().filter(|listener| listener.unresolved.is_some());
     let names: Vec<&str> = unresolved.map(|listener| &*listener.entry.id.name).collect();
     (!names.is_empty()).then(|| {
         let problem = format!("references of these listeners cannot be followed: {}", names.join(", "));

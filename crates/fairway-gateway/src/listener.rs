@@ -114,7 +114,11 @@ pub(crate) fn secret_key(reference: &ObjectReference, namespace: &str) -> Option
 }
 
 /// Reads a listener.
-pub(crate) fn read(place: ListenerSource, listener: &types::Listener, context: Context<'_>) -> ListenerEntry {
+pub(crate) fn read(
+    source: ListenerSource,
+    listener: &types::Listener,
+    context: Context<'_>,
+) -> ListenerEntry {
     let protocol = Protocol::from_listener(listener);
     let mut refused = None;
     let mut refuse = |reason, message: String| _ = refused.get_or_insert(Fault::new(reason, message));
@@ -142,10 +146,10 @@ pub(crate) fn read(place: ListenerSource, listener: &types::Listener, context: C
         AllowedNamespaces::None
     });
     let (kinds, unknown) = kinds(listener, protocol);
-    let shown = listener_certificates(&place.id.owner, listener, protocol, context);
+    let shown = listener_certificates(&source.id.owner, listener, protocol, context);
     ListenerEntry {
-        id: place.id,
-        origin: place.origin,
+        id: source.id,
+        origin: source.origin,
         port,
         protocol,
         host,
@@ -186,8 +190,8 @@ fn kinds(listener: &types::Listener, protocol: Protocol) -> (Vec<Kind>, Option<F
     }
     let (mut kinds, mut fault) = (Vec::new(), None);
     for it in listed {
-        let own = it.group.as_deref().unwrap_or(GATEWAY_GROUP) == GATEWAY_GROUP;
-        match possible.iter().find(|kind| own && kind.name() == it.kind) {
+        let is_gateway_group = it.group.as_deref().unwrap_or(GATEWAY_GROUP) == GATEWAY_GROUP;
+        match possible.iter().find(|kind| is_gateway_group && kind.name() == it.kind) {
             Some(kind) if kinds.contains(kind) => {}
             Some(kind) => kinds.push(*kind),
             None => {

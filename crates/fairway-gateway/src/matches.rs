@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_is_not_known_is_refused() {
+    fn an_unknown_method_is_refused() {
         let converted = |method: &str| {
             let route_match = HttpRouteMatch { method: Some(method.into()), ..HttpRouteMatch::default() };
             http_match(&route_match, &mut Account::default())
@@ -210,9 +210,9 @@ mod tests {
 
     #[test]
     fn the_first_of_equal_names_counts() {
-        let one =
+        let value_match =
             |name: &str, value: &str| ValueMatch { name: name.into(), value: value.into(), type_: None };
-        let all = [one("X-A", "1"), one("x-a", "2")];
+        let all = [value_match("X-A", "1"), value_match("x-a", "2")];
         let found = value_matches(&all, &str::to_ascii_lowercase, &mut Account::default()).unwrap();
         assert_eq!(found, [NamedValueMatch { name: "x-a".into(), value: TextMatch::Exact("1".into()) }]);
     }

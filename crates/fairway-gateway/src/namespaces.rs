@@ -42,10 +42,10 @@ impl AllowedNamespaces {
     }
 
     /// Whether an object in `namespace` may be attached to one in `own`.
-    pub(crate) fn admits(&self, namespace: &str, own: &str, resources: &Resources) -> bool {
+    pub(crate) fn admits(&self, namespace: &str, own_namespace: &str, resources: &Resources) -> bool {
         match self {
             Self::None => false,
-            Self::Same => namespace == own,
+            Self::Same => namespace == own_namespace,
             Self::All => true,
             Self::Labelled(selector) => {
                 let found = resources.gateway.namespaces.get(&ObjectKey::new("", namespace));
@@ -61,8 +61,8 @@ fn with_name_label<'l>(
     namespace: &'l str,
     labels: Option<&'l BTreeMap<String, String>>,
 ) -> BTreeMap<&'l str, &'l str> {
-    let own = labels.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
-    [(NAME_LABEL, namespace)].into_iter().chain(own).collect()
+    let pairs = labels.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
+    [(NAME_LABEL, namespace)].into_iter().chain(pairs).collect()
 }
 
 /// Kubernetes `LabelSelector`: all parts must hold, and an empty selector selects everything. If the labels of a
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_mean_what_kubernetes_means_by_them() {
+    fn label_expressions_match_as_in_kubernetes() {
         let labels: BTreeMap<_, _> = [("team", "red")].into();
         for (operator, values, expected) in [
             ("In", &["red", "blue"][..], true),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_that_is_missing_admits_nobody() {
+    fn a_missing_selector_admits_no_namespace() {
         let matches_labels = |selector| {
             let from = FromNamespaces { from: Some("Selector".into()), selector };
             AllowedNamespaces::read(Some(&from), AllowedNamespaces::Same).unwrap()

@@ -68,14 +68,14 @@ impl Naming {
 
     /// Updates a GatewayClass; `None` deletes it.
     pub fn set_class(&mut self, name: &str, class: Option<&GatewayClass>) -> ReferenceChange {
-        let own = class.filter(|class| *class.spec.controller_name == *self.controller);
-        match own {
+        let own_class = class.filter(|class| *class.spec.controller_name == *self.controller);
+        match own_class {
             Some(_) => drop(self.classes.insert(name.into())),
             None => drop(self.classes.remove(name)),
         }
-        let named = own.and_then(class::parameters_reference).into_iter().collect();
+        let named = own_class.and_then(class::parameters_reference).into_iter().collect();
         let note = ObjectReferences { named, ..ObjectReferences::default() };
-        self.set(&class_reference(name), own.map(|_| note))
+        self.set(&class_reference(name), own_class.map(|_| note))
     }
 
     /// Updates a Gateway; `None` deletes it.
@@ -198,7 +198,7 @@ impl Naming {
     /// controller.
     fn recount(&mut self, object: &ObjectRef, noticed: &mut ReferenceChange) {
         let depends = self.objects.get(object).map(|note| note.depends_on.clone());
-        let own = match depends {
+        let keys = match depends {
             None => false,
             Some(None) => true,
             Some(Some(on)) => match on.kind {
@@ -206,7 +206,7 @@ impl Naming {
                 _ => self.objects.get(&on).is_some_and(|note| note.is_counted),
             },
         };
-        self.count(object, own, noticed);
+        self.count(object, keys, noticed);
         let dependent: Vec<_> = self.dependents.users_of(object).cloned().collect();
         for it in dependent {
             self.recount(&it, noticed);

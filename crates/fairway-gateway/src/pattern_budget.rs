@@ -82,13 +82,13 @@ pub(crate) fn admit_route(
     if dropped.is_empty() {
         return (route.clone(), refused);
     }
-    let mut left = Route::clone(route);
-    for (at, rule) in left.rules.iter_mut().enumerate() {
-        let mut place = 0..;
-        rule.matches.retain(|_| place.next().is_some_and(|place| !dropped.contains(&(at, place))));
+    let mut admitted = Route::clone(route);
+    for (at, rule) in admitted.rules.iter_mut().enumerate() {
+        let mut indexes = 0..;
+        rule.matches.retain(|_| indexes.next().is_some_and(|place| !dropped.contains(&(at, place))));
     }
-    left.rules.retain(|rule| !rule.matches.is_empty());
-    (Arc::new(left), refused)
+    admitted.rules.retain(|rule| !rule.matches.is_empty());
+    (Arc::new(admitted), refused)
 }
 
 #[cfg(test)]

@@ -55,10 +55,10 @@ pub(crate) fn placement(
             Some(Arc::new(Placement { addresses: GatewayAddresses::Pending(why), ..Placement::default() }))
         }
         GatewayPlacement::At(all) => {
-            let own = &inputs.options.trust.external.own_addresses;
+            let own_addresses = &inputs.options.trust.external.own_addresses;
             let mut placement = Placement { addresses: fixed_addresses(wanted, all), ..Placement::default() };
             for (protocol, number) in wanted.each_port() {
-                let port = port_placement(key, protocol, number, all, users, own);
+                let port = port_placement(key, protocol, number, all, users, own_addresses);
                 placement.set_port(protocol, number, port);
             }
             Some(Arc::new(placement))
@@ -67,14 +67,14 @@ pub(crate) fn placement(
 }
 
 /// The placement of a Gateway that shares the address of Ingresses.
-pub(crate) fn shared_placement(wanted: &WantedGateway, inputs: Inputs<'_>) -> Arc<Placement> {
+pub(crate) fn shared_placement(gateway: &WantedGateway, inputs: Inputs<'_>) -> Arc<Placement> {
     let at = &inputs.options.listeners;
     let addresses = match (&inputs.resources.gateway.published, &inputs.options.gateways.placement) {
         (Some(published), _) if published.is_empty() => {
             GatewayAddresses::Pending("Ingresses have no address yet".into())
         }
-        (Some(published), _) => shared_addresses(wanted, published),
-        (None, GatewayPlacement::At(all)) => fixed_addresses(wanted, all),
+        (Some(published), _) => shared_addresses(gateway, published),
+        (None, GatewayPlacement::At(all)) => fixed_addresses(gateway, all),
         (None, _) => GatewayAddresses::Pending(
             "no flag says which addresses Ingresses have: --publish-service is not set".into(),
         ),
@@ -88,12 +88,12 @@ pub(crate) fn shared_placement(wanted: &WantedGateway, inputs: Inputs<'_>) -> Ar
 }
 
 /// The addresses of Ingresses, or those of them that the Gateway requests.
-fn shared_addresses(wanted: &WantedGateway, published: &[Address]) -> GatewayAddresses {
+fn shared_addresses(gateway: &WantedGateway, published: &[Address]) -> GatewayAddresses {
     let fits = |wanted_address: &WantedAddress, address: &Address| {
         let is_value = |value: &Arc<str>| value.eq_ignore_ascii_case(&address.value);
         wanted_address.kind == address.kind && wanted_address.value.as_ref().is_none_or(is_value)
     };
-    let wanted_addresses = &wanted.addresses;
+    let wanted_addresses = &gateway.addresses;
     let is_usable = |address: &&Address| {
         wanted_addresses.is_empty() || wanted_addresses.iter().any(|it| fits(it, address))
     };
@@ -101,16 +101,19 @@ fn shared_addresses(wanted: &WantedGateway, published: &[Address]) -> GatewayAdd
     match wanted_addresses.iter().find(|it| !usable.iter().any(|address| fits(it, address))) {
         None => GatewayAddresses::Assigned(usable),
         Some(missing) => {
-            let what = missing.value.as_deref().unwrap_or(missing.kind.name());
-            GatewayAddresses::NotUsable { why: format!("{what} is no address of Ingresses").into(), usable }
+            let missing_text = missing.value.as_deref().unwrap_or(missing.kind.name());
+            GatewayAddresses::NotUsable {
+                why: format!("{missing_text} is no address of Ingresses").into(),
+                usable,
+            }
         }
     }
 }
 
 impl PortClaimant {
     /// The claim of a Gateway.
-    pub(crate) fn from_gateway(key: &ObjectKey, wanted: &WantedGateway) -> Self {
-        Self::Gateway(wanted.created.unwrap_or(i64::MAX), key.clone())
+    pub(crate) fn from_gateway(key: &ObjectKey, gateway: &WantedGateway) -> Self {
+        Self::Gateway(gateway.created.unwrap_or(i64::MAX), key.clone())
     }
 
     /// The Gateway.
@@ -129,10 +132,10 @@ impl ServicePort {
     }
 }
 
-fn fixed_addresses(wanted: &WantedGateway, all: &[IpAddr]) -> GatewayAddresses {
+fn fixed_addresses(gateway: &WantedGateway, all: &[IpAddr]) -> GatewayAddresses {
     let address = |ip: &IpAddr| Address { kind: AddressKind::Ip, value: ip.to_string().into() };
     let mut usable = Vec::new();
-    for asked in &wanted.addresses {
+    for asked in &gateway.addresses {
         match (&asked.value, asked.kind) {
             (None, AddressKind::Ip) => usable.extend(all.iter().map(address)),
             (Some(value), AddressKind::Ip) => {
@@ -146,12 +149,12 @@ fn fixed_addresses(wanted: &WantedGateway, all: &[IpAddr]) -> GatewayAddresses {
         is_assigned.kind == AddressKind::Ip
             && is_assigned.value.as_ref().is_none_or(|value| usable.iter().any(|it| it.value == *value))
     };
-    if let Some(missing) = wanted.addresses.iter().find(|asked| !had(asked)) {
-        let what = missing.value.as_deref().unwrap_or("a host name");
-        let why = format!("{what} cannot be had; --gateway-address says which addresses there are");
+    if let Some(missing) = gateway.addresses.iter().find(|asked| !had(asked)) {
+        let missing_text = missing.value.as_deref().unwrap_or("a host name");
+        let why = format!("{missing_text} cannot be had; --gateway-address says which addresses there are");
         return GatewayAddresses::NotUsable { why: why.into(), usable };
     }
-    match wanted.addresses.is_empty() {
+    match gateway.addresses.is_empty() {
         true => GatewayAddresses::Assigned(all.iter().map(address).collect()),
         false => GatewayAddresses::Assigned(usable),
     }

@@ -244,11 +244,11 @@ impl OwnPolicy {
         targets: &[PolicyTargetReference],
         said: Result<(PolicyContent, Vec<PolicyWarning>), PolicyError>,
     ) -> Self {
-        let place = |field: &str| object.origin(reference.kind, &reference.key, field);
+        let origin_of = |field: &str| object.origin(reference.kind, &reference.key, field);
         let created = object.object.metadata().creation_timestamp.as_ref();
         let written = |(index, it): (usize, &PolicyTargetReference)| WrittenTarget {
             reference: it.clone(),
-            origin: place(&format!("spec.targetRefs[{index}]")),
+            origin: origin_of(&format!("spec.targetRefs[{index}]")),
             target: policy_target(reference, it),
         };
         let mut policy = Self {
@@ -263,20 +263,20 @@ impl OwnPolicy {
             diagnostics: Vec::new(),
         };
         if targets.is_empty() {
-            let found = Diagnostic::new(Severity::Error, "policy-target", place("spec.targetRefs"));
+            let found = Diagnostic::new(Severity::Error, "policy-target", origin_of("spec.targetRefs"));
             policy.diagnostics.push(found.because("it names no target", "it has no effect"));
         }
         match said {
             Ok((said, warnings)) => {
                 let warning = |it: PolicyWarning| {
-                    let found = Diagnostic::new(Severity::Warning, it.code, place(&it.field));
+                    let found = Diagnostic::new(Severity::Warning, it.code, origin_of(&it.field));
                     found.because(it.problem, it.consequence)
                 };
                 policy.diagnostics.extend(warnings.into_iter().map(warning));
                 policy.content = Ok(said);
             }
             Err(wrong) => {
-                let origin = place(&wrong.field);
+                let origin = origin_of(&wrong.field);
                 policy.refuse(wrong, origin);
             }
         }
@@ -466,8 +466,8 @@ impl AttachedPolicies {
         }
         let gateway = ObjectRef::new(Kind::Gateway, gateway.clone());
         let set = (listener.owner != gateway).then(|| PolicyTarget::whole_object(&listener.owner));
-        let own = PolicyTarget::section(&listener.owner, &listener.name);
-        let targets = [Some(PolicyTarget::whole_object(&gateway)), set, Some(own)];
+        let listener_target = PolicyTarget::section(&listener.owner, &listener.name);
+        let targets = [Some(PolicyTarget::whole_object(&gateway)), set, Some(listener_target)];
         targets.iter().flatten().filter_map(|target| self.deciding_policy(kind, target)).collect()
     }
 

@@ -135,8 +135,8 @@ fn picker(
     let services = &resolver.inputs.resources.services;
     // CVE-2021-25740: implementations must not support such Services here.
     let is_external = services.get(&service).is_some_and(|it| it.object.external_name.is_some());
-    let own = ObjectRef::new(Kind::InferencePool, pool.clone());
-    let asking = Resolver { route: &own, speaks: RouteProtocol::PickerGrpc, ..resolver };
+    let pool_object = ObjectRef::new(Kind::InferencePool, pool.clone());
+    let asking = Resolver { route: &pool_object, speaks: RouteProtocol::PickerGrpc, ..resolver };
     let port = reference.port.as_ref().map(|port| port.number);
     let to = BackendReference {
         group: reference.group.as_deref(),

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_up_to_the_one_that_is_served_are_supported() {
+    fn supported_releases_end_with_the_served_one() {
         for release in ["v1.0.0", "v1.5.1", "v1.6.3", "v1.7.0-rc.1", "v1.7.9"] {
             assert_eq!(message(&[("gateways", Some(release))]), None, "{release}");
         }

@@ -77,10 +77,10 @@ pub(crate) struct RuleBuilder<'a> {
 }
 
 impl<'a> RuleBuilder<'a> {
-    pub(crate) fn new(resolver: Resolver<'a>, place: &'a dyn Fn(&str) -> Origin) -> Self {
+    pub(crate) fn new(resolver: Resolver<'a>, origin_of: &'a dyn Fn(&str) -> Origin) -> Self {
         Self {
             resolver,
-            origin_of: place,
+            origin_of,
             account: Account::default(),
             rules: RouteRules::default(),
             filters: BTreeMap::new(),
@@ -233,8 +233,8 @@ impl<'a> RuleBuilder<'a> {
             self.rules.invalid.push((draft.index, fault));
         }
         // Backend filters may already have closed the rule for some of its requests.
-        let own = |(index, _): &(usize, Fault)| *index == draft.index;
-        let valid = self.rules.invalid.len() == before && !self.rules.invalid.iter().any(own);
+        let belongs_to_draft = |(index, _): &(usize, Fault)| *index == draft.index;
+        let valid = self.rules.invalid.len() == before && !self.rules.invalid.iter().any(belongs_to_draft);
         // A closed rule is served, so that no other route gets the requests that it protects.
         let is_closed = draft.guards.is_none();
         self.rules.valid += usize::from(valid || is_closed);

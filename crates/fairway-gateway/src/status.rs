@@ -127,14 +127,14 @@ struct StatusWriter<'a> {
 }
 
 impl ObjectStatus {
-    pub(crate) fn new(metadata: &ObjectMeta, controller: &Arc<str>, own: OwnStatus) -> Self {
+    pub(crate) fn new(metadata: &ObjectMeta, controller: &Arc<str>, own_status: OwnStatus) -> Self {
         let text = |field: &Option<String>| shared::text(field.as_deref().unwrap_or_default());
         Self {
             uid: text(&metadata.uid),
             version: text(&metadata.resource_version),
             generation: metadata.generation,
             controller: controller.clone(),
-            own_status: own,
+            own_status,
         }
     }
 
@@ -193,10 +193,10 @@ impl StatusWriter<'_> {
     }
 
     /// Replaces this controller's entries in a list.
-    fn set_entries(self, status: &mut Map<String, Value>, list_of: &EntryList, own: &[ParentStatus]) {
+    fn set_entries(self, status: &mut Map<String, Value>, list_of: &EntryList, own_entries: &[ParentStatus]) {
         let EntryList { field, reference, max_entries: most } = *list_of;
         let before = list_field(status, field);
-        let mut left: Vec<(Value, &ParentStatus)> = own
+        let mut remaining: Vec<(Value, &ParentStatus)> = own_entries
             .iter()
             .map(|entry| (serde_json::to_value(&*entry.parent).unwrap_or_default(), entry))
             .collect();
@@ -204,14 +204,14 @@ impl StatusWriter<'_> {
         for entry in before {
             if entry["controllerName"] != *self.controller {
                 entries.push(entry);
-            } else if let Some(at) = left.iter().position(|(of, _)| *of == entry[reference]) {
-                let (_, own) = left.remove(at);
+            } else if let Some(at) = remaining.iter().position(|(of, _)| *of == entry[reference]) {
+                let (_, own) = remaining.remove(at);
                 let mut entry = entry.as_object().cloned().unwrap_or_default();
                 self.set_conditions(&mut entry, &own.conditions);
                 entries.push(Value::Object(entry));
             }
         }
-        for (of, own) in left {
+        for (of, own) in remaining {
             let mut entry = Map::new();
             entry.insert(reference.to_owned(), of);
             entry.insert("controllerName".to_owned(), json!(self.controller));
@@ -224,11 +224,11 @@ impl StatusWriter<'_> {
         status.insert(field.to_owned(), Value::Array(entries));
     }
 
-    fn set_conditions(self, holder: &mut Map<String, Value>, own: &[Condition]) {
+    fn set_conditions(self, holder: &mut Map<String, Value>, own_conditions: &[Condition]) {
         let before = list_field(holder, "conditions");
         let is_own = |it: &Value| it["type"].as_str().is_some_and(|kind| OWN_CONDITION_TYPES.contains(&kind));
         let mut conditions: Vec<Value> =
-            own.iter().map(|condition| self.condition(condition, &before)).collect();
+            own_conditions.iter().map(|condition| self.condition(condition, &before)).collect();
         conditions.extend(before.into_iter().filter(|it| !is_own(it)));
         set_list(holder, "conditions", conditions);
     }
@@ -273,8 +273,8 @@ mod tests {
     fn of_route(conditions: Vec<Condition>) -> ObjectStatus {
         let parent = Arc::new(ParentReference { name: "edge".into(), ..ParentReference::default() });
         let metadata = ObjectMeta { generation: Some(3), ..ObjectMeta::default() };
-        let own = OwnStatus::Route([ParentStatus { parent, conditions }].into());
-        ObjectStatus::new(&metadata, &"fairway.dev/gateway-controller".into(), own)
+        let status = OwnStatus::Route([ParentStatus { parent, conditions }].into());
+        ObjectStatus::new(&metadata, &"fairway.dev/gateway-controller".into(), status)
     }
 
     fn accepted() -> Condition {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_not_written_again() {
+    fn an_unchanged_status_is_not_written_again() {
         let status = of_route(vec![accepted()]);
         let written = status.merged(&Value::Null, NOW).unwrap();
         assert_eq!(written["parents"][0]["conditions"][0]["observedGeneration"], 3);
@@ -299,12 +299,12 @@ mod tests {
     fn entries_and_conditions_of_others_stay_as_they_are() {
         let foreign = json!({"parentRef": {"name": "edge"}, "controllerName": "other", "more": [1]});
         let condition = json!({"type": "example.com/Seen", "status": "True", "anything": {}});
-        let own = json!({
+        let own_status = json!({
             "parentRef": {"name": "edge"},
             "controllerName": "fairway.dev/gateway-controller",
             "conditions": [condition],
         });
-        let existing = json!({"parents": [foreign, own], "extra": 7});
+        let existing = json!({"parents": [foreign, own_status], "extra": 7});
         let written = of_route(vec![accepted()]).merged(&existing, NOW).unwrap();
         assert_eq!((&written["parents"][0], &written["extra"]), (&foreign, &json!(7)));
         assert_eq!(written["parents"][1]["conditions"][1], condition);
@@ -318,8 +318,8 @@ mod tests {
             parent: Arc::new(ParentReference { name: name.to_string(), ..ParentReference::default() }),
             conditions: vec![accepted()],
         };
-        let own = OwnStatus::Policy((0..10).map(ancestor).collect());
-        let status = ObjectStatus { own_status: own, ..of_route(Vec::new()) };
+        let own_status = OwnStatus::Policy((0..10).map(ancestor).collect());
+        let status = ObjectStatus { own_status, ..of_route(Vec::new()) };
         let foreign = |name: usize| json!({"ancestorRef": {"name": name}, "controllerName": "other"});
         let existing = json!({"ancestors": (0..9).map(foreign).collect::<Vec<_>>()});
         let written = status.merged(&existing, NOW).unwrap();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_is_gone_leaves_the_status() {
+    fn a_removed_listener_disappears_from_the_status() {
         let listener = |name: &str| ListenerStatus {
             name: name.into(),
             kinds: vec![Kind::HttpRoute],
@@ -353,8 +353,8 @@ mod tests {
             ObjectStatus::new(&ObjectMeta::default(), &"c".into(), OwnStatus::Gateway(Box::new(gateway)))
         };
         let both = status_of(vec![listener("a"), listener("b")]).merged(&Value::Null, NOW).unwrap();
-        let one = status_of(vec![listener("b")]).merged(&both, NOW).unwrap();
-        assert_eq!(one["listeners"].as_array().unwrap().len(), 1);
-        assert_eq!(one["listeners"][0]["supportedKinds"][0]["kind"], "HTTPRoute");
+        let single_listener = status_of(vec![listener("b")]).merged(&both, NOW).unwrap();
+        assert_eq!(single_listener["listeners"].as_array().unwrap().len(), 1);
+        assert_eq!(single_listener["listeners"][0]["supportedKinds"][0]["kind"], "HTTPRoute");
     }
 }

@@ -171,8 +171,8 @@ pub(crate) fn deciding_policy<'t>(
     port: Option<&str>,
 ) -> Option<&'t ObjectKey> {
     let first = |section: Option<Arc<str>>| targets.users_of(&(service.clone(), section)).next();
-    let own = port.and_then(|port| first(Some(port.into())));
-    own.or_else(|| first(None)).map(|(_, key)| key)
+    let port_policy = port.and_then(|port| first(Some(port.into())));
+    port_policy.or_else(|| first(None)).map(|(_, key)| key)
 }
 
 impl TlsPolicy {

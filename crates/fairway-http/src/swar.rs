@@ -75,17 +75,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_byte_is_judged_by_itself_whatever_is_beside_it() {
+    fn each_byte_is_judged_independently_of_its_neighbours() {
         for first in 0..=255u8 {
             for second in 0..=255u8 {
                 let bytes = [first, second, first, first, second, second, first, second];
-                let those = |holds: fn(u8) -> bool| {
+                let matching_bytes = |holds: fn(u8) -> bool| {
                     u64::from_le_bytes(bytes.map(|byte| if holds(byte) { 0x80 } else { 0 }))
                 };
                 let eight = ByteLanes::from_bytes(bytes);
-                assert_eq!(eight.are(b'/'), those(|byte| byte == b'/'), "{bytes:?}");
-                assert_eq!(eight.are(b'\0'), those(|byte| byte == b'\0'), "{bytes:?}");
-                assert_eq!(eight.invisible(), those(|byte| !byte.is_ascii_graphic()), "{bytes:?}");
+                assert_eq!(eight.are(b'/'), matching_bytes(|byte| byte == b'/'), "{bytes:?}");
+                assert_eq!(eight.are(b'\0'), matching_bytes(|byte| byte == b'\0'), "{bytes:?}");
+                assert_eq!(eight.invisible(), matching_bytes(|byte| !byte.is_ascii_graphic()), "{bytes:?}");
             }
         }
     }

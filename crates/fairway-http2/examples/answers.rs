@@ -62,7 +62,7 @@ impl Connection {
         let full = loop {
             let (used, event) = self.server.receive(self.now(), &input[at..], head);
             at += used;
-            let whole = match event {
+            let is_complete = match event {
                 Event::NeedMore | Event::Closed(_) => break false,
                 Event::Wait(Wait::Flush | Wait::Release) => break true,
                 Event::Head { stream, end, .. } | Event::HeadTooLarge { stream, end } => {
@@ -80,7 +80,7 @@ impl Connection {
                 }
                 _ => None,
             };
-            if let Some(stream) = whole {
+            if let Some(stream) = is_complete {
                 self.respond(stream);
             }
         };
@@ -115,9 +115,9 @@ impl Connection {
                     0
                 }
             };
-            let taken = self.server.send_data_with(turn.stream, part, end, write);
+            let sent = self.server.send_data_with(turn.stream, part, end, write);
             failed.map_or(Ok(()), Err)?;
-            *left = &left[taken..];
+            *left = &left[sent..];
             if left.is_empty() {
                 self.responses.remove(&turn.stream);
                 self.server.release(turn.stream);

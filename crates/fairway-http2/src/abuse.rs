@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn window_updates_follow_what_was_sent() {
+    fn window_updates_must_follow_sent_data() {
         let mut account = Account::default();
         account.opened();
         let needless: Vec<_> = (0..5).map(|_| account.is_needless_update()).collect();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ping_is_idle_when_nothing_was_sent_since_the_last() {
+    fn a_ping_is_idle_if_nothing_was_sent_since_the_last_one() {
         let mut account = Account::default();
         assert!(account.is_idle_ping());
         account.sent_data();

@@ -91,7 +91,7 @@ enum ReadState {
     /// CONTINUATION of a field block.
     FieldBlock(OpenBlock),
     /// The rest of a DATA frame.
-    Data { stream: u32, left: u32, padding: u32, end: bool },
+    Data { stream: u32, remaining: u32, padding: u32, end: bool },
     /// Ignored bytes.
     Skip { left: u32 },
     /// Nothing: the connection failed.

@@ -152,10 +152,10 @@ pub(crate) struct WindowBudget {
 impl WindowBudget {
     /// Takes this much, or records that it is wanted.
     pub(crate) fn try_take(&mut self, bytes: u32) -> bool {
-        let left = self.available.checked_sub(bytes);
-        self.available = left.unwrap_or(self.available);
-        self.wanted_window = if left.is_some() { 0 } else { bytes };
-        left.is_some()
+        let remaining = self.available.checked_sub(bytes);
+        self.available = remaining.unwrap_or(self.available);
+        self.wanted_window = if remaining.is_some() { 0 } else { bytes };
+        remaining.is_some()
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_comes_stays_within_the_window_and_credit_is_announced_at_half() {
+    fn received_data_stays_within_the_window_and_credit_is_announced_at_half() {
         let mut inbound = Inbound::new(100);
         assert!(inbound.receive(60) && !inbound.receive(41) && inbound.receive(40) && !inbound.receive(1));
         assert_eq!(inbound.consume(49), None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9113_6_9_2_a_setting_can_leave_less_than_nothing() {
+    fn rfc9113_6_9_2_a_setting_can_make_a_window_negative() {
         let mut inbound = Inbound::new(1000);
         assert!(inbound.receive(600));
         inbound.shrink_acknowledged(900);

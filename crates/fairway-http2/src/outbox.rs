@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_and_answers_come_back_when_all_is_written() {
+    fn room_and_response_slots_return_when_everything_is_written() {
         let mut outbox = Outbox::default();
         outbox.bytes().resize(MAX_BODY_BYTES + 5, 0);
         assert_eq!(outbox.room(), 0);

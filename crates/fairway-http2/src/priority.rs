@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc9218_4_members_are_read_and_bad_ones_ignored() {
+    fn rfc9218_4_members_are_parsed_and_invalid_ones_ignored() {
         let parsed = |text: &str| {
             let priority = Priority::parse(text.as_bytes());
             (priority.urgency, priority.incremental)

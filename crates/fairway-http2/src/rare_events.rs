@@ -84,13 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_is_counted_and_what_is_different_kept_apart_up_to_a_bound() {
+    fn equal_events_are_counted_and_different_ones_kept_up_to_a_bound() {
         let mut notes = PeerEvents::default();
         notes.add(PeerEventKind::Reset, "cancel");
         notes.add(PeerEventKind::StreamFault, "cancel");
         notes.add(PeerEventKind::Reset, "cancel");
-        let taken: Vec<_> = std::iter::from_fn(|| notes.take()).map(|note| (note.kind, note.count)).collect();
-        assert_eq!(taken, [(PeerEventKind::StreamFault, 1), (PeerEventKind::Reset, 2)]);
+        let noted: Vec<_> = std::iter::from_fn(|| notes.take()).map(|note| (note.kind, note.count)).collect();
+        assert_eq!(noted, [(PeerEventKind::StreamFault, 1), (PeerEventKind::Reset, 2)]);
         for code in crate::Code::ALL {
             for what in [
                 PeerEventKind::ConnectionFault,

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9218_10_the_most_urgent_go_first_and_whole_ones_in_order() {
+    fn rfc9218_10_the_most_urgent_are_sent_first_and_non_incremental_ones_in_order() {
         let mut schedule = Schedule::default();
         for (slot, urgency) in [(0, 5), (1, 3), (2, 3), (3, 1)] {
             schedule.enqueue(slot, priority(urgency, false), false);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9218_10_incremental_ones_take_turns() {
+    fn rfc9218_10_incremental_streams_alternate() {
         let mut schedule = Schedule::default();
         (0..3).for_each(|slot| schedule.enqueue(slot, priority(3, true), false));
         assert_eq!(choices(&mut schedule), [0, 1, 2, 0, 1]);
@@ -253,9 +253,9 @@ mod tests {
                         waiting.remove(&slot);
                     }
                     1 => {
-                        let chosen = schedule.next_slot();
-                        prop_assert_eq!(chosen.is_none(), waiting.is_empty());
-                        prop_assert!(chosen.is_none_or(|slot| waiting.contains_key(&slot)));
+                        let next_slot = schedule.next_slot();
+                        prop_assert_eq!(next_slot.is_none(), waiting.is_empty());
+                        prop_assert!(next_slot.is_none_or(|slot| waiting.contains_key(&slot)));
                     }
                     _ => {
                         schedule.enqueue(slot, priority(urgency, incremental), begun);

@@ -46,7 +46,7 @@ fn rfc9218_the_field_of_the_request_orders_answers() {
 }
 
 #[test]
-fn rfc9218_8_the_field_of_the_answer_wins() {
+fn rfc9218_8_the_priority_in_the_response_takes_precedence() {
     let mut peer = Peer::new();
     peer.send(&headers(1, true, &[GET, &literal("priority", "u=5, i")].concat()));
     let mut response = ok();
@@ -56,7 +56,7 @@ fn rfc9218_8_the_field_of_the_answer_wins() {
 }
 
 #[test]
-fn streams_without_a_priority_take_turns_and_whole_ones_do_not() {
+fn streams_without_a_priority_alternate_and_non_incremental_ones_do_not() {
     assert_eq!(turn_order(&mut wanting(&["", "", ""]), 6), [1, 3, 5, 1, 3, 5]);
     assert_eq!(turn_order(&mut wanting(&["u=3", "u=3", "u=3"]), 6), [1; 6]);
 }
@@ -95,14 +95,14 @@ fn vectored(body: &[u8], takes: usize) -> (Vec<Sent>, usize, usize) {
     let (mut wire, mut at, mut writes, mut copied) = (Vec::new(), 0, 0, 0);
     loop {
         let before = wire.len();
-        let taken = peer.server.send_data_with(1, &body[at..], true, |slices| {
+        let sent = peer.server.send_data_with(1, &body[at..], true, |slices| {
             writes += 1;
             let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
             wire.extend_from_slice(&all[..takes.min(all.len())]);
             takes.min(all.len())
         });
-        at += taken;
-        assert!(taken > 0 && wire.len() - before <= takes);
+        at += sent;
+        assert!(sent > 0 && wire.len() - before <= takes);
         copied += peer.server.pending().len();
         wire.extend_from_slice(peer.server.pending());
         peer.server.mark_written(peer.server.pending().len());
@@ -117,13 +117,13 @@ fn vectored(body: &[u8], takes: usize) -> (Vec<Sent>, usize, usize) {
 #[test]
 fn large_bodies_are_written_from_where_they_are() {
     let body: Vec<u8> = (0..200_000u32).map(|at| at.to_le_bytes()[1]).collect();
-    let whole = vectored(&body, usize::MAX);
-    assert_eq!((whole.1, whole.2), (2, 0), "two writes, and nothing was copied");
+    let reference = vectored(&body, usize::MAX);
+    assert_eq!((reference.1, reference.2), (2, 0), "two writes, and nothing was copied");
     for takes in [0, 1, 5, 12, 13, 30, 16_384, 16_400, 40_000, 131_000] {
         let (cut, ..) = vectored(&body, takes);
-        assert!(cut == whole.0, "writes of {takes}");
+        assert!(cut == reference.0, "writes of {takes}");
     }
-    let data: Vec<_> = whole.0.iter().filter(|frame| frame.kind == FrameKind::Data).collect();
+    let data: Vec<_> = reference.0.iter().filter(|frame| frame.kind == FrameKind::Data).collect();
     let sent: Vec<u8> = data.iter().flat_map(|frame| frame.payload.clone()).collect();
     assert!(sent == body && data.iter().all(|frame| frame.payload.len() <= 16_375));
     let ends: Vec<_> = data.iter().map(|frame| frame.flags & FLAG_END_STREAM).collect();
@@ -170,7 +170,7 @@ const fn config() -> Config {
 }
 
 #[test]
-fn fast_uploads_get_larger_windows_from_what_is_granted_and_give_it_back() {
+fn fast_uploads_get_larger_windows_within_the_grant_and_return_it() {
     let mut peer = Peer::with(START);
     peer.post(1);
     assert_eq!(upload(&mut peer, 3, 1_000), (48_000, 0), "nothing was granted");
@@ -210,7 +210,7 @@ fn slow_uploads_keep_their_windows() {
 }
 
 #[test]
-fn what_is_not_consumed_is_never_more_than_windows_and_grants() {
+fn unconsumed_data_never_exceeds_windows_and_grants() {
     let mut peer = Peer::with(START);
     peer.post(1);
     peer.server.grant_window(1 << 20);

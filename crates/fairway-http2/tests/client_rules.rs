@@ -102,7 +102,7 @@ fn s3_4_settings_come_first() {
 }
 
 #[test]
-fn s5_1_idle_streams_get_nothing() {
+fn s5_1_frames_on_idle_streams_are_errors() {
     for id in [2, 4, 7, 9] {
         connection_error(&headers(id, true, OK), Code::Protocol);
         connection_error(&data(id, true, b"x"), Code::Protocol);
@@ -112,7 +112,7 @@ fn s5_1_idle_streams_get_nothing() {
 }
 
 #[test]
-fn s5_1_nothing_follows_the_end_of_an_answer() {
+fn s5_1_frames_after_the_end_of_a_response_are_errors() {
     for late in [data(1, true, b"x"), headers(1, true, OK)] {
         stream_error(&[headers(1, true, OK), late.clone()].concat(), 1, Code::StreamClosed);
         let mut requests = PendingRequests::new();
@@ -143,7 +143,7 @@ fn s5_1_frames_behind_our_reset_are_ignored_decoded_and_credited() {
 }
 
 #[test]
-fn s5_1_2_a_limit_of_none_and_one_that_shrinks() {
+fn s5_1_2_a_stream_limit_may_be_zero_or_shrink() {
     let mut requests = PendingRequests::new();
     assert_eq!(requests.come(&settings(&[(3, 0)])), ["Settings"]);
     assert!(!requests.client.can_open() && request(&mut requests.client, b"GET", true).is_none());
@@ -172,13 +172,13 @@ fn s6_5_2_a_server_does_not_enable_push() {
 }
 
 #[test]
-fn s6_6_and_s8_4_nothing_is_pushed() {
+fn s6_6_and_s8_4_pushes_are_refused() {
     let push = [&[0, 0, 0, 2][..], GET].concat();
     connection_error(&frame(FrameKind::PushPromise, FLAG_END_HEADERS, 1, &push), Code::Protocol);
 }
 
 #[test]
-fn s6_8_go_away_leaves_what_is_under_way() {
+fn s6_8_requests_in_flight_survive_goaway() {
     let mut requests = PendingRequests::new();
     let away = |last: u8| frame(FrameKind::GoAway, 0, 0, &[0, 0, 0, last, 0, 0, 0, 0]);
     assert_eq!(requests.come(&away(3)), ["GoAway { last_stream: 3, code: NoError }"]);
@@ -210,7 +210,7 @@ fn s6_9_1_more_than_a_window() {
 }
 
 #[test]
-fn s8_1_interim_answers_do_not_end_a_stream_and_others_follow() {
+fn s8_1_interim_responses_do_not_end_a_stream() {
     stream_error(&headers(1, true, &literal(":status", "103")), 1, Code::Protocol);
     let interim = headers(1, false, &literal(":status", "103"));
     let events =
@@ -220,7 +220,7 @@ fn s8_1_interim_answers_do_not_end_a_stream_and_others_follow() {
 }
 
 #[test]
-fn s8_1_trailers_end_the_answer() {
+fn s8_1_trailers_end_the_response() {
     let begin = headers(1, false, OK);
     stream_error(&[begin.clone(), headers(1, false, &literal("a", "b"))].concat(), 1, Code::Protocol);
     stream_error(&[begin.clone(), headers(1, true, OK)].concat(), 1, Code::Protocol);
@@ -247,7 +247,7 @@ fn s8_1_1_the_length_is_that_of_the_body_unless_there_is_none() {
 }
 
 #[test]
-fn s8_3_2_and_s8_6_malformed_answers_are_stream_errors() {
+fn s8_3_2_and_s8_6_malformed_responses_are_stream_errors() {
     for block in [
         vec![],
         literal("a", "b"),
@@ -268,7 +268,7 @@ fn s8_3_2_and_s8_6_malformed_answers_are_stream_errors() {
 }
 
 #[test]
-fn s8_1_a_reset_without_error_behind_an_answer_and_one_before_it() {
+fn s8_1_no_error_is_accepted_after_a_response_and_not_before() {
     let mut requests = PendingRequests::new();
     let events = requests.come(&[headers(3, true, OK), reset(3, 0)].concat());
     assert_eq!(events[0], "3: 200, end true");
@@ -286,7 +286,7 @@ fn rfc9218_7_1_servers_send_no_priorities() {
 }
 
 #[test]
-fn s4_1_reserved_bits_mean_nothing() {
+fn s4_1_reserved_bits_are_ignored() {
     let mut requests = PendingRequests::new();
     let update = frame(FrameKind::WindowUpdate, 0, 3, &[0x80, 0, 0, 9]);
     let before = requests.client.room(3);

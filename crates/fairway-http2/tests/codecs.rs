@@ -21,12 +21,12 @@ fn folder() -> PathBuf {
 }
 
 /// Sends all cases to one of the programs and reads its results.
-fn run_peer(peer: &str, what: &str, cases: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn run_peer(peer: &str, mode: &str, cases: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut command = match peer {
         "Go" => Command::new("go"),
         _ => Command::new("python3"),
     };
-    let arguments = if peer == "Go" { ["run", ".", what] } else { ["-B", "nghttp2.py", what] };
+    let arguments = if peer == "Go" { ["run", ".", mode] } else { ["-B", "nghttp2.py", mode] };
     let command = command.args(arguments).current_dir(folder());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -129,9 +129,9 @@ fn cases() -> BTreeMap<String, Vec<u8>> {
 /// The committed corpus of a fuzz target, and the one in the folder named by `FUZZ_CORPUS`.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    let more = std::env::var_os("FUZZ_CORPUS").map(PathBuf::from);
+    let corpus_folder = std::env::var_os("FUZZ_CORPUS").map(PathBuf::from);
     let mut all = Vec::new();
-    for folder in [Some(committed), more].into_iter().flatten() {
+    for folder in [Some(committed), corpus_folder].into_iter().flatten() {
         for entry in std::fs::read_dir(folder.join(target)).expect("a corpus") {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -143,7 +143,7 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 #[ignore = "needs go, python3 and libnghttp2: `make codecs`"]
-fn servers_say_the_same_with_the_same_code() {
+fn servers_agree_on_errors_and_their_codes() {
     let cases = cases();
     let inputs: Vec<_> = cases.values().cloned().collect();
     let mut known = Known::new();

@@ -40,14 +40,14 @@ fn rfc8441_3_it_is_offered_in_settings_or_a_stream_error() {
 }
 
 #[test]
-fn rfc9110_9_3_6_a_length_of_connect_means_nothing() {
+fn rfc9110_9_3_6_the_length_of_a_connect_request_is_ignored() {
     for length in ["0", "5"] {
         let mut peer = Peer::with(offers());
         peer.send(&headers(1, false, &connect(&[("content-length", length)])));
-        let seen = peer.send(&data(1, false, b"longer than that"));
+        let events = peer.send(&data(1, false, b"longer than that"));
         assert!(
-            matches!(&seen[..], [ReceivedEvent::Data { stream: 1, end: false, .. }]),
-            "{length}: {seen:?}"
+            matches!(&events[..], [ReceivedEvent::Data { stream: 1, end: false, .. }]),
+            "{length}: {events:?}"
         );
         assert_eq!(resets(&peer.sent()), []);
     }
@@ -58,8 +58,8 @@ fn rfc9113_8_5_fields_have_no_place_in_a_tunnel() {
     let mut peer = Peer::with(offers());
     peer.send(&headers(1, false, &connect(&[])));
     peer.server.send_head(1, &ok(), false);
-    let seen = peer.send(&headers(1, true, &literal("a", "b")));
-    assert!(matches!(&seen[..], [ReceivedEvent::Other(it)] if it.contains("head_in_tunnel")), "{seen:?}");
+    let events = peer.send(&headers(1, true, &literal("a", "b")));
+    assert!(matches!(&events[..], [ReceivedEvent::Other(it)] if it.contains("head_in_tunnel")), "{events:?}");
     assert_eq!(resets(&peer.sent()), [(1, Code::Protocol)]);
 }
 
@@ -106,13 +106,13 @@ fn answered(response: &Head, behind: &[u8]) -> Vec<String> {
     });
     server.send_head(id, response, false);
     server.send_data(id, behind, true);
-    let mut seen = Vec::new();
-    pass!(server, client, |event: Event<'_>, _: &Head| seen.push(match event {
+    let mut events = Vec::new();
+    pass!(server, client, |event: Event<'_>, _: &Head| events.push(match event {
         Event::Head { end, length, .. } => format!("head {end} {length:?}"),
         Event::Data { bytes, end, .. } => format!("data {} {end}", bytes.len()),
         event => format!("{event:?}"),
     }));
-    seen
+    events
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn rfc8441_5_a_2xx_opens_a_tunnel_whatever_its_length() {
 }
 
 #[test]
-fn an_answer_that_refuses_is_like_any_other() {
+fn a_refusal_of_connect_is_a_normal_response() {
     let mut response = ok();
     response.set_status(403);
     response.append(b"content-length", b"6");
@@ -135,7 +135,7 @@ fn an_answer_that_refuses_is_like_any_other() {
 }
 
 #[test]
-fn what_a_server_does_not_offer_is_known_once_its_settings_came() {
+fn missing_extended_connect_is_known_once_the_settings_arrived() {
     let (mut client, mut server) = (Client::new(Config::default(), 0), Server::new(Config::default(), 0));
     pass!(server, client, |_, _| ());
     assert_eq!(client.supports_extended_connect(), Some(false));

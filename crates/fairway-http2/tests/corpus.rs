@@ -26,7 +26,7 @@ fn clients_hold() {
 }
 
 #[test]
-fn clients_that_get_answers_hold() {
+fn the_corpus_passes_for_clients_with_responses() {
     corpus("h2_answers").iter().for_each(|input| checks::check_responses(input));
 }
 

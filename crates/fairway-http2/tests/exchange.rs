@@ -7,7 +7,7 @@ use fairway_http2::{Client, Code, Config, Event, ResetBy, Server, Wait};
 use crate::support::*;
 
 #[test]
-fn an_answer_is_head_body_and_trailers() {
+fn a_response_is_head_body_and_trailers() {
     let mut peer = Peer::new();
     peer.get(1);
     let mut interim = Head::new();
@@ -29,7 +29,7 @@ fn an_answer_is_head_body_and_trailers() {
 }
 
 #[test]
-fn a_head_that_is_longer_than_a_frame_is_continued() {
+fn a_head_longer_than_a_frame_is_continued() {
     let mut peer = Peer::new();
     peer.get(1);
     let mut head = ok();
@@ -60,8 +60,8 @@ fn rfc9113_6_9_bodies_stay_within_both_windows() {
     let lengths: Vec<_> =
         peer.sent().iter().map(|frame| frame.payload.len()).filter(|len| *len > 9).collect();
     assert_eq!(lengths, [16_375, 16_375, 16_375, 16_375, 35]);
-    let seen = peer.send(&window_update(0, 10));
-    assert_eq!(seen, [ReceivedEvent::Other("Writable { stream: 0 }".into())]);
+    let events = peer.send(&window_update(0, 10));
+    assert_eq!(events, [ReceivedEvent::Other("Writable { stream: 0 }".into())]);
     assert_eq!((peer.server.room(1), peer.server.room(3)), (0, 10));
     assert_eq!(peer.send(&window_update(1, 4)), [ReceivedEvent::Other("Writable { stream: 1 }".into())]);
     assert_eq!(peer.server.send_data(1, &[0; 10], true), 4);
@@ -104,8 +104,8 @@ fn a_full_outbox_takes_no_body_but_heads() {
     peer.get(3);
     peer.server.send_head(1, &ok(), false);
     let body = vec![0; 1 << 20];
-    let taken = peer.server.send_data(1, &body, true);
-    assert!(taken <= 128 * 1024 && taken > 120 * 1024, "{taken}");
+    let sent = peer.server.send_data(1, &body, true);
+    assert!(sent <= 128 * 1024 && sent > 120 * 1024, "{sent}");
     assert_eq!((peer.server.room(1), peer.server.room(3)), (0, 0));
     assert!(peer.server.send_head(3, &ok(), true));
     peer.sent();
@@ -156,13 +156,13 @@ fn unread_bytes_of_a_stream_that_ends_go_back_to_the_connection() {
 }
 
 #[test]
-fn a_stream_that_is_released_in_the_middle_of_a_frame_costs_no_window() {
+fn a_stream_released_within_a_frame_costs_no_window() {
     let mut peer = Peer::with(Config { connection_window: 65_535, ..Config::default() });
     for stream in [1, 3, 5, 7, 9, 11] {
         peer.post(stream);
         let body = data(stream, false, &[0; 16_384]);
-        let seen = peer.send(&body[..5000]);
-        assert!(matches!(&seen[..], [ReceivedEvent::Data { bytes, .. }] if bytes.len() == 4991));
+        let events = peer.send(&body[..5000]);
+        assert!(matches!(&events[..], [ReceivedEvent::Data { bytes, .. }] if bytes.len() == 4991));
         peer.server.release(stream);
         assert_eq!(peer.send(&body[5000..]), []);
         assert_eq!(resets(&peer.sent()), [(stream, Code::Cancel)]);
@@ -170,7 +170,7 @@ fn a_stream_that_is_released_in_the_middle_of_a_frame_costs_no_window() {
 }
 
 #[test]
-fn release_resets_what_has_not_ended() {
+fn release_resets_an_unfinished_stream() {
     let mut peer = Peer::new();
     peer.get(1);
     peer.server.release(1);
@@ -187,8 +187,8 @@ fn release_resets_what_has_not_ended() {
 #[test]
 fn control_replies_that_are_not_read_stop_reading() {
     let mut peer = Peer::new();
-    let seen = peer.send(&ping(0).repeat(100));
-    assert_eq!(seen, [ReceivedEvent::Other("Flush".into())]);
+    let events = peer.send(&ping(0).repeat(100));
+    assert_eq!(events, [ReceivedEvent::Other("Flush".into())]);
     assert_eq!(peer.sent().len(), 64);
     assert_eq!(peer.send(&[]), []);
     assert_eq!(peer.sent().len(), 36);
@@ -310,17 +310,17 @@ fn client_and_server_understand_each_other() {
             let id = pair.send_request(b"POST", false);
             assert_eq!(id, 1 + 2 * round);
             assert_eq!(pair.client.send_data(id, b"body", true), 4);
-            let mut seen = Vec::new();
+            let mut events = Vec::new();
             pair.at_server(|event, head| match event {
                 Event::Head { stream, end, .. } => {
                     assert_eq!((stream, end, head.target()), (id, false, &b"/x?y"[..]));
                     assert_eq!(head.first(Known::Host), Some(&b"a.example"[..]));
                     assert_eq!(head.named(b"x-name"), Some(&b"value"[..]));
                 }
-                Event::Data { bytes, end, .. } => seen.push((bytes.to_vec(), end)),
+                Event::Data { bytes, end, .. } => events.push((bytes.to_vec(), end)),
                 event => panic!("{event:?}"),
             });
-            assert_eq!(seen, [(b"body".to_vec(), true)]);
+            assert_eq!(events, [(b"body".to_vec(), true)]);
             let mut response = ok();
             response.append(b"Content-Length", b"5");
             assert!(pair.server.send_head(id, &response, false));
@@ -340,7 +340,7 @@ fn client_and_server_understand_each_other() {
 }
 
 #[test]
-fn an_answer_to_head_may_announce_a_length_and_has_no_body() {
+fn a_response_to_head_may_have_a_length_and_has_no_body() {
     let mut pair = Pair::new(Config::default());
     let id = pair.send_request(b"HEAD", true);
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { end: true, .. })));
@@ -358,7 +358,7 @@ fn an_answer_to_head_may_announce_a_length_and_has_no_body() {
 }
 
 #[test]
-fn interim_answers_come_before_the_final_one() {
+fn interim_responses_precede_the_final_one() {
     let mut pair = Pair::new(Config::default());
     let id = pair.send_request(b"GET", true);
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { .. })));
@@ -367,16 +367,16 @@ fn interim_answers_come_before_the_final_one() {
     for head in [&interim, &interim, &ok()] {
         pair.server.send_head(id, head, head.status() == 200);
     }
-    let mut seen = Vec::new();
+    let mut events = Vec::new();
     pair.at_client(|event, head| match event {
-        Event::Head { end, .. } => seen.push((head.status(), end)),
+        Event::Head { end, .. } => events.push((head.status(), end)),
         event => panic!("{event:?}"),
     });
-    assert_eq!(seen, [(100, false), (100, false), (200, true)]);
+    assert_eq!(events, [(100, false), (100, false), (200, true)]);
 }
 
 #[test]
-fn interim_answers_without_end_are_cut_off() {
+fn too_many_interim_responses_are_refused() {
     let mut pair = Pair::new(Config::default());
     let id = pair.send_request(b"GET", true);
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { .. })));
@@ -385,31 +385,31 @@ fn interim_answers_without_end_are_cut_off() {
     for _ in 0..9 {
         assert!(pair.server.send_head(id, &interim, false));
     }
-    let mut seen = Vec::new();
-    pair.at_client(|event, _| seen.push(matches!(event, Event::Reset { code: Code::Cancel, .. })));
-    assert_eq!(seen, [&[false; 8][..], &[true]].concat());
+    let mut events = Vec::new();
+    pair.at_client(|event, _| events.push(matches!(event, Event::Reset { code: Code::Cancel, .. })));
+    assert_eq!(events, [&[false; 8][..], &[true]].concat());
 }
 
 #[test]
-fn rfc9113_8_1_no_error_after_an_answer_keeps_it() {
+fn rfc9113_8_1_no_error_after_a_response_keeps_it() {
     let mut pair = Pair::new(Config::default());
     let id = pair.send_request(b"POST", false);
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { .. })));
     pair.server.send_head(id, &ok(), true);
     pair.server.release(id);
-    let mut seen = Vec::new();
+    let mut events = Vec::new();
     pair.at_client(|event, _| {
-        seen.push(match event {
+        events.push(match event {
             Event::Head { end: true, .. } => "answer",
             Event::Reset { code: Code::NoError, reset_by: ResetBy::Peer, .. } => "reset",
             event => panic!("{event:?}"),
         });
     });
-    assert_eq!(seen, ["answer", "reset"]);
+    assert_eq!(events, ["answer", "reset"]);
 }
 
 #[test]
-fn a_client_opens_only_what_the_server_takes() {
+fn a_client_opens_only_as_many_streams_as_the_server_allows() {
     let mut pair = Pair::new(Config { max_streams: 3, ..Config::default() });
     for _ in 0..3 {
         assert!(pair.client.can_open());

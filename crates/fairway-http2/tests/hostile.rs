@@ -14,11 +14,11 @@ fn ends(mut peer: Peer, mut flood: impl FnMut(&mut Peer, u32) -> Vec<u8>) -> u32
     let mut warned = false;
     for number in 0..20_000 {
         let bytes = flood(&mut peer, number);
-        let seen = peer.send(&bytes);
+        let events = peer.send(&bytes);
         let away = goodbyes(&peer.sent());
         warned |= away.iter().any(|(last, code)| (*last, *code) == (0x7fff_ffff, Code::NoError));
         if peer.server.is_done() {
-            assert_eq!(away.last().map(|(_, code)| *code), Some(Code::EnhanceYourCalm), "{seen:?}");
+            assert_eq!(away.last().map(|(_, code)| *code), Some(Code::EnhanceYourCalm), "{events:?}");
             assert!(warned, "it was warned");
             return number + 1;
         }
@@ -48,16 +48,16 @@ fn made_you_reset_in_all_its_ways() {
         |id| [headers(id, false, POST), window_update(id, 0x7fff_ffff)].concat(),
         |id| [headers(id, false, POST), frame(FrameKind::Priority, 0, id, &[0; 4])].concat(),
         |id| {
-            let own = [&id.to_be_bytes()[..], &[0]].concat();
-            [headers(id, false, POST), frame(FrameKind::Priority, 0, id, &own)].concat()
+            let depends_on_itself = [&id.to_be_bytes()[..], &[0]].concat();
+            [headers(id, false, POST), frame(FrameKind::Priority, 0, id, &depends_on_itself)].concat()
         },
         |id| [headers(id, true, GET), headers(id, true, GET)].concat(),
         |id| [headers(id, true, GET), data(id, true, b"x")].concat(),
     ];
     for way in ways {
         let count = ends(Peer::new(), |peer, number| {
-            let seen = peer.send(&way(id(number)));
-            assert!(!seen.is_empty());
+            let events = peer.send(&way(id(number)));
+            assert!(!events.is_empty());
             peer.server.release(id(number));
             Vec::new()
         });

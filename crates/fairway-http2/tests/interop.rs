@@ -184,7 +184,7 @@ async fn h2_server(stream: DuplexStream) {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn the_h2_crate_is_asked() {
+async fn requests_and_responses_interoperate_with_the_h2_crate() {
     for (encoder_table, strings) in [(0, StringCoding::Plain), (4096, StringCoding::Huffman)] {
         let (mut ours, theirs) = duplex(20_000);
         tokio::spawn(h2_server(theirs));

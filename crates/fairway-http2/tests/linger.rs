@@ -10,7 +10,7 @@ const SECOND: u64 = 1_000_000;
 /// The window of a stream.
 const WINDOW: usize = 64 * 1024;
 
-/// Answers an incomplete request and releases its stream.
+/// Responds to an incomplete request and releases its stream.
 fn refuse(peer: &mut Peer, stream: u32) {
     peer.post(stream);
     assert!(peer.server.send_head(stream, &ok(), true));
@@ -34,7 +34,7 @@ fn at(peer: &mut Peer, now: u64) -> Vec<(u32, Code)> {
 }
 
 #[test]
-fn a_stream_is_reset_without_error_a_second_after_its_answer() {
+fn a_stream_is_reset_without_error_a_second_after_its_response() {
     let mut peer = refused(8);
     assert_eq!((peer.server.open_streams(), peer.server.deadline()), (0, Some(SECOND)));
     assert_eq!(at(&mut peer, SECOND / 2), []);
@@ -48,7 +48,7 @@ fn a_stream_is_reset_without_error_a_second_after_its_answer() {
 }
 
 #[test]
-fn what_still_comes_is_dropped_and_fills_only_the_window_of_the_stream() {
+fn late_data_is_dropped_and_uses_only_the_window_of_the_stream() {
     let mut peer = refused(8);
     let chunk = data(1, false, &[0; 16 * 1024]);
     for _ in 0..WINDOW / (16 * 1024) {
@@ -63,7 +63,7 @@ fn what_still_comes_is_dropped_and_fills_only_the_window_of_the_stream() {
 }
 
 #[test]
-fn the_window_of_the_connection_comes_back_whole() {
+fn the_window_of_the_connection_is_restored() {
     let mut peer = Peer::with(Config { connection_window: 65_535, ..Config::default() });
     for number in 0..100 {
         let stream = 2 * number + 1;
@@ -100,7 +100,7 @@ fn a_request_that_ends_needs_no_reset() {
 }
 
 #[test]
-fn rules_hold_for_what_is_dropped() {
+fn rules_apply_to_dropped_frames() {
     let trailers = frame(FrameKind::Headers, FLAG_END_HEADERS, 1, &literal("x", "y"));
     let mut peer = refused(8);
     assert_eq!(peer.send(&trailers), []);
@@ -108,8 +108,8 @@ fn rules_hold_for_what_is_dropped() {
     assert_eq!(peer.server.deadline(), None);
     let mut peer = refused(8);
     peer.send(&data(1, true, b""));
-    let seen = peer.send(&data(1, false, b"more"));
-    assert_eq!(seen, [ReceivedEvent::Other("Closed(StreamClosed, stream_ended)".into())]);
+    let events = peer.send(&data(1, false, b"more"));
+    assert_eq!(events, [ReceivedEvent::Other("Closed(StreamClosed, stream_ended)".into())]);
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn a_stream_that_lingers_counts_for_the_client() {
 fn small_frames_that_are_dropped_are_charged() {
     let mut peer = refused(8);
     let ended = (0..2000).position(|_| {
-        let seen = peer.send(&data(1, false, b"x"));
+        let events = peer.send(&data(1, false, b"x"));
         peer.sent();
-        matches!(&seen[..], [ReceivedEvent::Other(end)] if end.starts_with("Closed(EnhanceYourCalm"))
+        matches!(&events[..], [ReceivedEvent::Other(end)] if end.starts_with("Closed(EnhanceYourCalm"))
     });
     assert_eq!(ended, Some(999));
 }
@@ -144,7 +144,7 @@ fn a_connection_that_ends_awaits_its_streams_for_a_second() {
 }
 
 #[test]
-fn only_a_complete_answer_to_a_request_that_goes_on_lingers() {
+fn only_a_complete_response_to_an_unfinished_request_lingers() {
     let mut peer = Peer::new();
     peer.get(1);
     peer.post(3);

@@ -24,7 +24,7 @@ fn given_up(stream: u32) -> Option<Event<'static>> {
 }
 
 #[test]
-fn a_stream_whose_window_stays_closed_is_ended() {
+fn a_stream_whose_window_stays_closed_is_reset() {
     let mut peer = waiting(0);
     assert_eq!(peer.server.next_turn(0), None);
     assert_eq!(peer.server.deadline(), Some(30 * SECOND));
@@ -73,7 +73,7 @@ fn slow_readers_are_served_as_long_as_they_read() {
 }
 
 #[test]
-fn a_driver_that_passes_only_what_fits_notices_tiny_windows_too() {
+fn a_driver_that_sends_only_what_fits_also_detects_tiny_windows() {
     let mut peer = waiting(0);
     for second in 0..30 {
         peer.now = second * SECOND;
@@ -87,7 +87,7 @@ fn a_driver_that_passes_only_what_fits_notices_tiny_windows_too() {
 }
 
 #[test]
-fn a_stream_that_has_nothing_to_send_may_wait_for_ever() {
+fn a_stream_with_nothing_to_send_may_wait_forever() {
     let mut peer = waiting(0);
     peer.server.unqueue(1);
     for number in 1..100 {
@@ -99,7 +99,7 @@ fn a_stream_that_has_nothing_to_send_may_wait_for_ever() {
 }
 
 #[test]
-fn a_connection_whose_window_stays_closed_is_ended() {
+fn a_connection_whose_window_stays_closed_ends() {
     let mut peer = waiting(1 << 20);
     assert_eq!(peer.server.send_data(1, &[0; 100_000], false), 65_535);
     assert_eq!(peer.server.next_turn(SECOND), None);
@@ -117,7 +117,7 @@ fn a_connection_whose_window_stays_closed_is_ended() {
 }
 
 #[test]
-fn no_window_is_awaited_once_the_last_stream_is_gone() {
+fn closed_windows_do_not_matter_after_the_last_stream() {
     let mut peer = waiting(1 << 20);
     assert_eq!(peer.server.send_data(1, &[0; 100_000], false), 65_535);
     assert_eq!(peer.server.next_turn(SECOND), None, "the window of the connection is used up");
@@ -131,7 +131,7 @@ fn no_window_is_awaited_once_the_last_stream_is_gone() {
 }
 
 #[test]
-fn silence_with_open_streams_is_asked_about() {
+fn silence_with_open_streams_causes_a_ping() {
     let mut peer = Peer::new();
     peer.now = 5 * SECOND;
     peer.send(&ping(0));
@@ -182,23 +182,23 @@ fn a_field_block_that_never_ends_is_awaited_for_as_long_as_a_head() {
 #[test]
 fn a_frame_with_a_field_block_that_stops_in_its_middle_is_awaited_as_long() {
     let mut peer = Peer::new();
-    let whole = [begun_block(), frame(FrameKind::Continuation, FLAG_END_HEADERS, 1, &[])].concat();
-    for cut in 9..whole.len() {
+    let block = [begun_block(), frame(FrameKind::Continuation, FLAG_END_HEADERS, 1, &[])].concat();
+    for cut in 9..block.len() {
         let mut peer = Peer::new();
-        peer.send(&whole[..cut]);
+        peer.send(&block[..cut]);
         assert_eq!(peer.server.deadline(), Some(10 * SECOND), "after {cut} bytes");
         peer.now = 9 * SECOND;
-        peer.send(&whole[cut..]);
+        peer.send(&block[cut..]);
         assert_eq!(peer.server.open_streams(), 1);
         assert_eq!(peer.server.deadline(), Some(69 * SECOND), "silence, and nothing else");
     }
-    peer.send(&whole[..9]);
+    peer.send(&block[..9]);
     let events = peer.server.handle_timeout(10 * SECOND);
     assert!(matches!(events, Some(Event::Closed(fault)) if fault.rule == "head_timeout"), "{events:?}");
 }
 
 #[test]
-fn a_client_asks_as_well() {
+fn a_client_sends_pings_as_well() {
     let timeouts = Timeouts { silence: 1_000, response: 100, ..Timeouts::default() };
     let mut client = Client::new(Config { timeouts, ..Config::default() }, 0);
     let mut head = Head::new();

@@ -10,13 +10,13 @@ use crate::support::*;
 /// The connection ends with this code, and nothing more is read.
 #[track_caller]
 fn connection_error(peer: &mut Peer, bytes: &[u8], code: Code) {
-    let seen = peer.send(bytes);
+    let events = peer.send(bytes);
     assert!(
-        matches!(seen.last(), Some(ReceivedEvent::Other(text)) if text.starts_with("Closed")),
-        "{seen:?}"
+        matches!(events.last(), Some(ReceivedEvent::Other(text)) if text.starts_with("Closed")),
+        "{events:?}"
     );
     let sent = peer.sent();
-    assert_eq!(goodbyes(&sent).iter().map(|(_, code)| *code).collect::<Vec<_>>(), [code], "{seen:?}");
+    assert_eq!(goodbyes(&sent).iter().map(|(_, code)| *code).collect::<Vec<_>>(), [code], "{events:?}");
     let after = peer.send(&headers(101, true, GET));
     assert!(matches!(&after[..], [ReceivedEvent::Other(text)] if text.starts_with("Closed")), "{after:?}");
     assert!(peer.sent().is_empty() && peer.server.is_done());
@@ -25,9 +25,9 @@ fn connection_error(peer: &mut Peer, bytes: &[u8], code: Code) {
 /// The stream ends with this code, and the connection continues.
 #[track_caller]
 fn stream_error(peer: &mut Peer, bytes: &[u8], stream: u32, code: Code) {
-    let seen = peer.send(bytes);
+    let events = peer.send(bytes);
     let sent = peer.sent();
-    assert_eq!(resets(&sent), [(stream, code)], "{seen:?}");
+    assert_eq!(resets(&sent), [(stream, code)], "{events:?}");
     assert!(goodbyes(&sent).is_empty());
     assert_usable(peer);
 }
@@ -136,14 +136,14 @@ fn s5_1_idle_streams_take_only_headers_and_priority() {
 }
 
 #[test]
-fn s5_1_nothing_but_control_follows_the_end_of_a_stream() {
+fn s5_1_only_control_frames_may_follow_the_end_of_a_stream() {
     stream_error(&mut getting(), &data(1, true, b"x"), 1, Code::StreamClosed);
     stream_error(&mut getting(), &headers(1, true, GET), 1, Code::StreamClosed);
     ignored(&mut getting(), &frame(FrameKind::Priority, 0, 1, &[0, 0, 0, 0, 0]));
 }
 
 #[test]
-fn s5_1_a_stream_that_is_over_takes_nothing() {
+fn s5_1_frames_on_a_closed_stream_are_errors() {
     for bytes in [data(1, true, b"x"), headers(1, true, GET)] {
         let mut peer = getting();
         peer.respond(1);
@@ -157,7 +157,7 @@ fn s5_1_a_stream_that_is_over_takes_nothing() {
 }
 
 #[test]
-fn s5_1_a_stream_that_the_peer_reset_takes_nothing() {
+fn s5_1_frames_on_a_stream_reset_by_the_peer_are_errors() {
     for release in [false, true] {
         for bytes in [data(1, true, b"x"), headers(1, true, GET)] {
             let mut peer = posting();
@@ -183,10 +183,10 @@ fn s5_1_frames_after_our_reset_are_ignored_but_decoded() {
         assert_eq!(resets(&peer.sent()), [(1, Code::Cancel)]);
         let block = [&[0x40, 1, b'a', 1][..], b"b"].concat();
         ignored(&mut peer, &[data(1, false, b"x"), headers(1, true, &block), reset(1, 8)].concat());
-        let seen = peer.send(&headers(3, true, &[GET, &[0xbe]].concat()));
+        let events = peer.send(&headers(3, true, &[GET, &[0xbe]].concat()));
         assert!(
-            matches!(&seen[..], [ReceivedEvent::Head { fields: 2, .. }]),
-            "the field is in the table: {seen:?}"
+            matches!(&events[..], [ReceivedEvent::Head { fields: 2, .. }]),
+            "the field is in the table: {events:?}"
         );
     }
 }
@@ -209,7 +209,7 @@ fn s5_1_2_too_many_streams_are_refused() {
 }
 
 #[test]
-fn s5_1_2_streams_that_are_not_released_make_new_ones_wait() {
+fn s5_1_2_unreleased_streams_delay_new_ones() {
     let mut peer = Peer::with(Config { max_streams: 2, ..Config::default() });
     peer.get(1);
     peer.get(3);
@@ -244,10 +244,10 @@ fn s6_1_and_s6_2_stream_zero_and_too_much_padding() {
 fn s6_2_padding_and_priority_are_taken_off() {
     let payload = [&[3, 0x80, 0, 0, 9, 200], GET, &[0; 3]].concat();
     let flags = FLAG_PADDED | FLAG_PRIORITY | FLAG_END_HEADERS | FLAG_END_STREAM;
-    let seen = Peer::new().send(&frame(FrameKind::Headers, flags, 1, &payload));
-    assert!(matches!(&seen[..], [ReceivedEvent::Head { end: true, .. }]), "{seen:?}");
-    let seen = posting().send(&frame(FrameKind::Data, FLAG_PADDED | FLAG_END_STREAM, 1, b"\x02ab\0\0"));
-    assert_eq!(seen, [ReceivedEvent::Data { stream: 1, bytes: b"ab".to_vec(), end: true }]);
+    let events = Peer::new().send(&frame(FrameKind::Headers, flags, 1, &payload));
+    assert!(matches!(&events[..], [ReceivedEvent::Head { end: true, .. }]), "{events:?}");
+    let events = posting().send(&frame(FrameKind::Data, FLAG_PADDED | FLAG_END_STREAM, 1, b"\x02ab\0\0"));
+    assert_eq!(events, [ReceivedEvent::Data { stream: 1, bytes: b"ab".to_vec(), end: true }]);
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn s6_8_go_away_does_not_rise() {
 }
 
 #[test]
-fn s6_8_the_server_goes_in_two_steps() {
+fn s6_8_the_server_shuts_down_in_two_steps() {
     let mut peer = Peer::new();
     peer.get(1);
     peer.server.go_away(5);
@@ -358,7 +358,7 @@ fn s6_8_the_server_goes_in_two_steps() {
 }
 
 #[test]
-fn s6_8_the_second_step_comes_with_time_as_well() {
+fn s6_8_the_second_goaway_is_sent_after_a_timeout_too() {
     let mut peer = Peer::new();
     peer.server.go_away(5);
     peer.sent();
@@ -422,16 +422,16 @@ fn s6_10_blocks_are_not_interrupted() {
     let mut peer = Peer::new();
     let middle = frame(FrameKind::Continuation, 0, 1, &GET[2..4]);
     let last = frame(FrameKind::Continuation, FLAG_END_HEADERS, 1, &GET[4..]);
-    let seen = peer.send(&[begin, middle, last.clone()].concat());
-    assert!(matches!(&seen[..], [ReceivedEvent::Head { stream: 1, end: true, .. }]), "{seen:?}");
+    let events = peer.send(&[begin, middle, last.clone()].concat());
+    assert!(matches!(&events[..], [ReceivedEvent::Head { stream: 1, end: true, .. }]), "{events:?}");
     connection_error(&mut peer, &last, Code::Protocol);
 }
 
 #[test]
 fn s8_1_trailers_end_the_stream() {
     stream_error(&mut posting(), &headers(1, false, &literal("a", "b")), 1, Code::Protocol);
-    let seen = posting().send(&headers(1, true, &literal("a", "b")));
-    assert_eq!(seen, [ReceivedEvent::Trailers { stream: 1, fields: 1 }]);
+    let events = posting().send(&headers(1, true, &literal("a", "b")));
+    assert_eq!(events, [ReceivedEvent::Trailers { stream: 1, fields: 1 }]);
     stream_error(&mut posting(), &headers(1, true, &[0x84]), 1, Code::Protocol);
 }
 
@@ -448,8 +448,8 @@ fn s8_1_1_the_length_is_that_of_the_body() {
     stream_error(&mut begin(), &[data(1, false, b"ab"), data(1, false, b"cd")].concat(), 1, Code::Protocol);
     stream_error(&mut begin(), &[data(1, false, b"ab"), headers(1, true, &[])].concat(), 1, Code::Protocol);
     stream_error(&mut Peer::new(), &headers(1, true, &announced), 1, Code::Protocol);
-    let seen = begin().send(&[data(1, false, b"ab"), data(1, true, b"c")].concat());
-    assert_eq!(seen, [ReceivedEvent::Data { stream: 1, bytes: b"abc".to_vec(), end: true }]);
+    let events = begin().send(&[data(1, false, b"ab"), data(1, true, b"c")].concat());
+    assert_eq!(events, [ReceivedEvent::Data { stream: 1, bytes: b"abc".to_vec(), end: true }]);
     let zero = [POST, &literal("content-length", "0")].concat();
     assert!(matches!(
         &Peer::new().send(&headers(1, true, &zero))[..],
@@ -485,8 +485,8 @@ fn rfc9218_7_1_priority_update() {
     let update = |id: u32, text: &[u8]| {
         frame(FrameKind::PriorityUpdate, 0, 0, &[&id.to_be_bytes()[..], text].concat())
     };
-    let seen = getting().send(&update(1, b"u=1, i"));
-    assert_eq!(seen.len(), 1, "{seen:?}");
+    let events = getting().send(&update(1, b"u=1, i"));
+    assert_eq!(events.len(), 1, "{events:?}");
     ignored(&mut getting(), &update(201, b"u=99"));
     for id in [0, 2, 1001] {
         connection_error(&mut getting(), &update(id, b"u=1"), Code::Protocol);
@@ -495,12 +495,12 @@ fn rfc9218_7_1_priority_update() {
 }
 
 #[test]
-fn a_head_that_is_too_large_is_reported_and_the_table_stays_in_step() {
+fn an_oversized_head_is_reported_and_the_table_stays_in_sync() {
     let long = [&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e][..], &[b'x'; 4000]].concat();
     let block = [GET, &long, &[0xbe; 9]].concat();
     let mut peer = Peer::new();
     assert_eq!(peer.send(&headers(1, true, &block)), [ReceivedEvent::HeadTooLarge { stream: 1, end: true }]);
     peer.respond(1);
-    let seen = peer.send(&headers(3, true, &[GET, &[0xbe]].concat()));
-    assert!(matches!(&seen[..], [ReceivedEvent::Head { fields: 2, .. }]), "{seen:?}");
+    let events = peer.send(&headers(3, true, &[GET, &[0xbe]].concat()));
+    assert!(matches!(&events[..], [ReceivedEvent::Head { fields: 2, .. }]), "{events:?}");
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::support::*;
 
-/// Sends bytes in parts, answers every complete request, and returns the events and the output.
+/// Sends bytes in parts, responds to every complete request, and returns the events and the output.
 fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<ReceivedEvent>, Vec<u8>) {
     let mut peer = Peer::raw(Config { max_streams: 6, ..Config::default() });
     let (mut at, mut seen, mut written) = (0, Vec::new(), Vec::new());
@@ -27,11 +27,11 @@ fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<ReceivedEvent>, Vec<u8>) {
 }
 
 /// Joins the parts of bodies.
-fn join(seen: &mut Vec<ReceivedEvent>, new: ReceivedEvent) {
+fn join(events: &mut Vec<ReceivedEvent>, new: ReceivedEvent) {
     if let (
         Some(ReceivedEvent::Data { stream, bytes, end }),
         ReceivedEvent::Data { stream: same, bytes: more, end: now },
-    ) = (seen.last_mut(), &new)
+    ) = (events.last_mut(), &new)
         && stream == same
         && !*end
     {
@@ -39,10 +39,11 @@ fn join(seen: &mut Vec<ReceivedEvent>, new: ReceivedEvent) {
         *end = *now;
         return;
     }
-    if matches!(&new, ReceivedEvent::Other(text) if text.starts_with("Closed")) && seen.last() == Some(&new) {
+    if matches!(&new, ReceivedEvent::Other(text) if text.starts_with("Closed")) && events.last() == Some(&new)
+    {
         return;
     }
-    seen.push(new);
+    events.push(new);
 }
 
 fn some_block() -> impl Strategy<Value = Vec<u8>> {
@@ -96,10 +97,10 @@ proptest! {
     ) {
         let opened = [headers(1, false, POST), headers(3, false, POST), headers(5, true, GET)].concat();
         let bytes = [PREFACE, &settings(&[]), &opened, &frames.concat()].concat();
-        let whole = run(&bytes, &[]);
-        prop_assert_eq!(&run(&bytes, &cuts), &whole);
+        let unsplit = run(&bytes, &[]);
+        prop_assert_eq!(&run(&bytes, &cuts), &unsplit);
         if byte_by_byte {
-            prop_assert_eq!(&run(&bytes, &vec![0; bytes.len()]), &whole);
+            prop_assert_eq!(&run(&bytes, &vec![0; bytes.len()]), &unsplit);
         }
     }
 

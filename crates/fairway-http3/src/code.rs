@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_read_back_and_unknown_ones_are_no_error() {
+    fn codes_are_read_back_and_unknown_ones_mean_no_error() {
         for &code in Code::ALL {
             assert_eq!(Code::from_number(code.number()), code);
         }

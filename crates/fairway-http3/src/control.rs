@@ -52,9 +52,10 @@ impl ControlStream {
                 self.begin_frame(kind, length, shared)?;
                 continue;
             };
-            let taken = usize::try_from(frame.bytes_left).map_or(input.len(), |left| left.min(input.len()));
-            let bytes = input.split_to(taken);
-            frame.bytes_left -= taken as u64;
+            let consumed =
+                usize::try_from(frame.bytes_left).map_or(input.len(), |left| left.min(input.len()));
+            let bytes = input.split_to(consumed);
+            frame.bytes_left -= consumed as u64;
             if frame.kind != FrameKind::Unknown {
                 frame.payload.extend_from_slice(&bytes);
             }

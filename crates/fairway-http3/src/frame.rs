@@ -143,15 +143,15 @@ mod tests {
         for bytes in
             [&[0x01, 0x05][..], &[0x40, 0x00, 0x80, 0, 1, 0], &[0xc0, 0, 0, 0, 0, 0xf, 7, 0, 0x40, 9]]
         {
-            let whole = FrameHeader::default().take(&mut Bytes::copy_from_slice(bytes)).unwrap();
-            assert_eq!(whole.2, bytes.len());
+            let unsplit = FrameHeader::default().take(&mut Bytes::copy_from_slice(bytes)).unwrap();
+            assert_eq!(unsplit.2, bytes.len());
             for split in 1..bytes.len() {
                 let mut header = FrameHeader::default();
                 let mut first = Bytes::copy_from_slice(&bytes[..split]);
                 assert_eq!(header.take(&mut first), None);
                 assert!(header.is_partial());
                 let mut rest = Bytes::from([&bytes[split..], b"payload"].concat());
-                assert_eq!(header.take(&mut rest), Some(whole));
+                assert_eq!(header.take(&mut rest), Some(unsplit));
                 assert_eq!((&rest[..], header.is_partial()), (&b"payload"[..], false));
             }
         }

@@ -268,20 +268,20 @@ impl Incoming {
             self.reading = ReadState::Header;
             return Ok(CollectedSection::Whole(Bytes::from(std::mem::take(&mut self.section))));
         }
-        let left = usize::try_from(self.frame_left).unwrap_or(usize::MAX);
+        let remaining = usize::try_from(self.frame_left).unwrap_or(usize::MAX);
         if self.reserved == 0 {
-            if left > shared.config.limits.list_bytes as usize {
+            if remaining > shared.config.limits.list_bytes as usize {
                 return Ok(CollectedSection::TooLarge);
             }
-            if self.pending.len() >= left {
+            if self.pending.len() >= remaining {
                 self.reading = ReadState::Header;
-                return Ok(CollectedSection::Whole(self.pending.split_to(left)));
+                return Ok(CollectedSection::Whole(self.pending.split_to(remaining)));
             }
-            if shared.head_memory + left > shared.config.head_memory as usize {
+            if shared.head_memory + remaining > shared.config.head_memory as usize {
                 return Err(Fault::stream(Code::RequestRejected, "head_memory"));
             }
-            shared.head_memory += left;
-            self.reserved = left;
+            shared.head_memory += remaining;
+            self.reserved = remaining;
         }
         while self.frame_left > 0 {
             match self.fill(quic, id, self.frame_left as usize)? {

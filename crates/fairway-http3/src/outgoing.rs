@@ -85,15 +85,15 @@ impl Outgoing {
 
     /// Sends as much of a body as QUIC accepts at `now`; returns how much.
     pub(crate) fn data(&mut self, quic: &mut Connection, id: StreamId, data: &[u8], now: u64) -> usize {
-        let mut taken = 0;
-        while taken < data.len() && self.room() > 0 {
-            taken += self.write_chunk(quic, id, &data[taken..]);
+        let mut written = 0;
+        while written < data.len() && self.room() > 0 {
+            written += self.write_chunk(quic, id, &data[written..]);
         }
-        self.wants_to_send = taken < data.len();
-        if taken > 0 {
+        self.wants_to_send = written < data.len();
+        if written > 0 {
             self.sent_at = now;
         }
-        taken
+        written
     }
 
     /// Sends one part of a body, with a DATA frame header unless it continues a frame.
@@ -108,9 +108,9 @@ impl Outgoing {
         self.write(quic, id, &mut bytes);
         // The rest of the header is queued; the rest of the data stays with the owner.
         self.waiting = bytes.split_to(bytes.len().saturating_sub(chunk.len()));
-        let taken = chunk.len() - bytes.len();
-        self.data_left -= taken;
-        taken
+        let written = chunk.len() - bytes.len();
+        self.data_left -= written;
+        written
     }
 
     /// Ends the stream after what is pending.

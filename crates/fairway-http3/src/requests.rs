@@ -121,8 +121,8 @@ impl Requests {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &RequestRecord> {
-        let taken = self.numbers.iter().zip(&self.records).filter(|(number, _)| **number != VACANT);
-        taken.filter_map(|(_, record)| record.as_ref())
+        let occupied = self.numbers.iter().zip(&self.records).filter(|(number, _)| **number != VACANT);
+        occupied.filter_map(|(_, record)| record.as_ref())
     }
 
     /// A stream that waited for no more than this many insertions into the dynamic table.

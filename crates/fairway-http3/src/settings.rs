@@ -27,7 +27,7 @@ const MAX_SETTINGS: usize = 64;
 /// for a truncated payload; H3_EXCESSIVE_LOAD for too many settings.
 pub(crate) fn check(mut payload: &[u8]) -> Result<(), Fault> {
     let error = |rule| Err(Fault::connection(Code::Settings, rule));
-    let mut seen: Vec<u64> = Vec::new();
+    let mut identifiers: Vec<u64> = Vec::new();
     while !payload.is_empty() {
         let setting = varint::read(payload).and_then(|(identifier, first)| {
             let (value, second) = varint::read(&payload[first..])?;
@@ -40,13 +40,13 @@ pub(crate) fn check(mut payload: &[u8]) -> Result<(), Fault> {
         if HTTP2.contains(&identifier) {
             return error("setting_of_http2");
         }
-        if seen.contains(&identifier) {
+        if identifiers.contains(&identifier) {
             return error("setting_repeated");
         }
-        if seen.len() == MAX_SETTINGS {
+        if identifiers.len() == MAX_SETTINGS {
             return Err(Fault::connection(Code::ExcessiveLoad, "too_many_settings"));
         }
-        seen.push(identifier);
+        identifiers.push(identifier);
         // RFC 9220 §3 with RFC 8441 §3, and RFC 9297 §2.1.1: 0 or 1.
         if matches!(identifier, ENABLE_CONNECT_PROTOCOL | H3_DATAGRAM) && value > 1 {
             return error("setting_value");

@@ -80,7 +80,7 @@ fn serve_http3(pair: &mut Pair, head: &mut Head, response: &Head) {
 }
 
 #[test]
-fn a_request_on_a_warm_connection_allocates_what_quic_does() {
+fn a_request_on_a_warm_connection_allocates_only_what_quic_needs() {
     let response = response(
         200,
         &[("Server", "x"), ("Content-Type", "text/plain"), ("X-Other", "y"), ("Content-Length", "1024")],

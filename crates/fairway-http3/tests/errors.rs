@@ -270,8 +270,8 @@ fn run(&(name, steps, expect): &Case, config: Config, at_once: bool) {
         }
         Reset(code) => {
             assert_eq!(closed, None, "{context}");
-            let seen = pair.received(last.unwrap());
-            assert_eq!((seen.reset, seen.finished), (Some(code.number()), false), "{context}");
+            let received = pair.received(last.unwrap());
+            assert_eq!((received.reset, received.finished), (Some(code.number()), false), "{context}");
             let another = pair.request(&hex::bytes("GET"));
             pair.drive();
             serve(&mut pair);
@@ -281,8 +281,8 @@ fn run(&(name, steps, expect): &Case, config: Config, at_once: bool) {
         Fine => {
             assert_eq!(closed, None, "{context}");
             for (stream, id) in streams.iter().filter(|(stream, _)| stream.starts_with('r')) {
-                let seen = pair.received(*id);
-                assert!(seen.finished && seen.reset.is_none(), "{stream} of {context}");
+                let received = pair.received(*id);
+                assert!(received.finished && received.reset.is_none(), "{stream} of {context}");
             }
         }
     }

@@ -41,9 +41,9 @@ fn a_request_becomes_a_head_and_its_response_frames() {
     server.release(quic, id);
     assert_eq!(server.open_streams(), 0);
     pair.drive();
-    let seen = pair.received(id);
-    assert!(seen.finished);
-    let sent = frames(&seen.bytes);
+    let received = pair.received(id);
+    assert!(received.finished);
+    let sent = frames(&received.bytes);
     assert_eq!(
         sent,
         [
@@ -53,7 +53,7 @@ fn a_request_becomes_a_head_and_its_response_frames() {
             Frame::Headers(vec!["grpc-status: 0".into()]),
         ]
     );
-    assert!(bytes > 10 && bytes < seen.bytes.len());
+    assert!(bytes > 10 && bytes < received.bytes.len());
     assert!(pair.server.next_peer_event().is_none());
 }
 
@@ -150,13 +150,13 @@ fn a_head_that_has_no_room_waits_with_the_end_and_is_delivered_after_release() {
     assert!(!pair.received(id).finished);
     pair.client_reads = true;
     pair.drive();
-    let seen = pair.received(id);
-    assert_eq!((seen.finished, seen.bytes.len()), (true, bytes));
-    assert!(matches!(&frames(&seen.bytes)[..], [Frame::Headers(fields)] if fields[1].len() == 2_003));
+    let received = pair.received(id);
+    assert_eq!((received.finished, received.bytes.len()), (true, bytes));
+    assert!(matches!(&frames(&received.bytes)[..], [Frame::Headers(fields)] if fields[1].len() == 2_003));
 }
 
 #[test]
-fn what_is_not_read_closes_the_client_s_window() {
+fn unread_data_closes_the_window_of_the_client() {
     let setup = Setup { server_window: 10_000, ..Setup::default() };
     let mut pair = Pair::with(&setup);
     let id = pair.open(Dir::Bi);

@@ -58,7 +58,7 @@ fn rapid_resets_are_warned_and_end_the_connection() {
 }
 
 #[test]
-fn slow_resets_and_answered_requests_do_not() {
+fn slow_resets_and_finished_requests_are_not_charged() {
     let mut pair = Pair::new(Config::default());
     let count = flood(&mut pair, 400, |pair| {
         let id = pair.open(Dir::Bi);
@@ -115,7 +115,7 @@ fn floods_end_the_connection() {
 }
 
 #[test]
-fn streams_that_mean_nothing_end_the_connection() {
+fn too_many_unknown_streams_end_the_connection() {
     for bytes in ["21", ""] {
         let mut pair = Pair::new(Config::default());
         // Eight streams of two points at a time, so the account must not drain in between.

@@ -31,9 +31,9 @@ impl Sender {
         let (server, quic) = pair.both_mut();
         while self.sent < BODY {
             let chunk = vec![b'x'; (BODY - self.sent).min(10_000)];
-            let taken = server.send_data(quic, self.id, &chunk);
-            self.sent += taken;
-            if taken < chunk.len() {
+            let accepted = server.send_data(quic, self.id, &chunk);
+            self.sent += accepted;
+            if accepted < chunk.len() {
                 return;
             }
         }
@@ -80,9 +80,9 @@ fn ends(streams: &[(Option<&str>, Option<&'static str>)], send_window: u64) -> V
     let mut ends: Vec<(usize, Vec<usize>)> = Vec::new();
     pair.drive_with(|pair| {
         serve(pair, &mut senders);
-        let seen: Vec<_> = ids.iter().map(|id| pair.received(*id)).collect();
-        let bytes: Vec<usize> = seen.iter().map(|seen| seen.bytes.len()).collect();
-        for (stream, _) in seen.iter().enumerate().filter(|(_, seen)| seen.finished) {
+        let received: Vec<_> = ids.iter().map(|id| pair.received(*id)).collect();
+        let bytes: Vec<usize> = received.iter().map(|seen| seen.bytes.len()).collect();
+        for (stream, _) in received.iter().enumerate().filter(|(_, seen)| seen.finished) {
             if ends.iter().all(|(ended, _)| *ended != stream) {
                 ends.push((stream, bytes.clone()));
             }
@@ -92,7 +92,7 @@ fn ends(streams: &[(Option<&str>, Option<&'static str>)], send_window: u64) -> V
 }
 
 #[test]
-fn rfc9218_10_the_most_urgent_and_what_is_not_incremental_is_sent_as_a_whole() {
+fn rfc9218_10_the_most_urgent_are_sent_first_and_non_incremental_ones_completely() {
     let none: (Option<&str>, Option<&'static str>) = (None, None);
     let request_with = |priority: &'static str| (Some(priority), None);
     for (streams, order) in [
@@ -117,7 +117,7 @@ fn rfc9218_10_the_most_urgent_and_what_is_not_incremental_is_sent_as_a_whole() {
 }
 
 #[test]
-fn rfc9218_10_incremental_responses_and_those_without_a_priority_take_turns() {
+fn rfc9218_10_incremental_responses_and_those_without_a_priority_alternate() {
     for streams in [[(Some("i"), None); 3], [(None, None); 3], [(Some("u=6, i"), None); 3]] {
         for send_window in [10 << 20, 32 * 1024] {
             let ends = ends(&streams, send_window);

@@ -14,7 +14,7 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn a_decoder_reads_the_same_whatever_the_split() {
+fn a_decoder_gives_the_same_result_for_any_split() {
     let mut random = Rng::with_seed(seed());
     for _ in 0..3_000 {
         let mut input = vec![random.u8(..)];

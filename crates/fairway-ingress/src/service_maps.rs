@@ -161,12 +161,12 @@ impl EntryReader<'_> {
     /// The flag that already uses a port.
     fn holder(&self, port: u16) -> Option<&str> {
         let Options { listeners, trust, .. } = self.inputs.options;
-        let own = trust
+        let own_listener = trust
             .external
             .own_addresses
             .conflicting_listener(self.protocol, &addresses(self.inputs.options, port));
         let reserved = || listeners.service_maps.reserved.iter().find(|it| it.has(port, self.protocol));
-        own.map(|own| own.flag).or_else(|| reserved().map(|taken| &*taken.reserved_by))
+        own_listener.map(|own| own.flag).or_else(|| reserved().map(|taken| &*taken.reserved_by))
     }
 
     fn served(self, entry: &ServiceMapEntry, backend: BackendRef, origin: &Origin) -> ServedPort {

@@ -31,7 +31,7 @@ fn the_list_and_the_code_agree() {
 }
 
 #[test]
-fn every_annotation_that_works_has_an_example_that_is_accepted() {
+fn every_working_annotation_has_an_accepted_example() {
     let examples = examples();
     for known in known_annotations() {
         let works = !matches!(known.support, Support::Missing { .. });

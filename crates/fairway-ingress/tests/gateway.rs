@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::support::{NOW, every_case, phases, scene};
 
 #[test]
-fn every_case_gives_what_its_file_says() {
+fn every_golden_case_has_its_expected_output() {
     let common =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateway/common.yaml")).unwrap();
     every_case("gateway", |case| {
@@ -35,7 +35,7 @@ fn text(translation: &Translation) -> String {
         .map(|(object, status)| (format!("{} {}", object.kind.name(), object.key), status_of(status)))
         .filter(|(_, status)| *status != json!("served"))
         .collect();
-    let wanted: Map<String, Value> = translation
+    let wanted_gateways: Map<String, Value> = translation
         .gateway
         .wanted_gateways
         .iter()
@@ -45,7 +45,7 @@ fn text(translation: &Translation) -> String {
     let diagnostics: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
     let mut all = json!({
         "statuses": statuses,
-        "wanted": wanted,
+        "wanted": wanted_gateways,
         "listeners": listeners(config),
         "hosts": config.hosts.values().filter_map(|host| describe(host)).collect::<Map<_, _>>(),
         "streams": streams(config),
@@ -93,12 +93,12 @@ fn parent(status: &ParentStatus) -> Value {
 }
 
 fn of_listeners(listeners: &[ListenerStatus]) -> Value {
-    let one = |it: &ListenerStatus| {
+    let describe_listener = |it: &ListenerStatus| {
         let kinds: Vec<_> = it.kinds.iter().map(|kind| kind.name()).collect();
         let about = format!("{}, {} of {}", it.name, it.attached_routes, kinds.join(" "));
         json!({about: conditions(&it.conditions)})
     };
-    listeners.iter().map(one).collect()
+    listeners.iter().map(describe_listener).collect()
 }
 
 /// `served` if all conditions have their normal values.
@@ -109,8 +109,9 @@ fn conditions(conditions: &[Condition]) -> Value {
         "Conflicted" => !it.holds,
         _ => false,
     };
-    let one = |it: &Condition| format!("{} {} {}: {}", it.kind, it.holds, it.reason, it.message);
-    let unusual: Vec<String> = conditions.iter().filter(|it| !usual(it)).map(one).collect();
+    let describe_condition =
+        |it: &Condition| format!("{} {} {}: {}", it.kind, it.holds, it.reason, it.message);
+    let unusual: Vec<String> = conditions.iter().filter(|it| !usual(it)).map(describe_condition).collect();
     if unusual.is_empty() { json!("served") } else { json!(unusual) }
 }
 
@@ -132,25 +133,34 @@ fn other_needs(it: &WantedGateway) -> Option<Value> {
 }
 
 fn listeners(config: &Config) -> Map<String, Value> {
-    let own = config.listeners.values().filter(|it| it.name.starts_with("gateway/") || it.routes.is_some());
-    own.map(|it| {
-        let bind: Vec<_> = it.bind.iter().map(ToString::to_string).collect();
-        let mut line = format!("{:?} {} at {}", it.protocol, it.host, bind.join(" "));
-        line += &it.address_owner.as_ref().map(|it| format!(" of {it}")).unwrap_or_default();
-        line +=
-            &it.routes.as_ref().map(|routes| format!(", {routes} beside {}", it.table)).unwrap_or_default();
-        if it.tls != ListenerTls::default() {
-            let shown: Vec<_> = it.tls.certificates.iter().map(|key| key.to_string()).collect();
-            line += &format!(", shows {}", shown.join(" "));
-            line +=
-                &it.tls.clients.as_ref().map(|it| format!(", clients {:?}", it.demand)).unwrap_or_default();
-        }
-        if it.clients != ClientTraffic::default() {
-            line += &format!(", {}", json!(it.clients));
-        }
-        (it.name.to_string(), json!(line))
-    })
-    .collect()
+    let own_listeners =
+        config.listeners.values().filter(|it| it.name.starts_with("gateway/") || it.routes.is_some());
+    own_listeners
+        .map(|it| {
+            let bind: Vec<_> = it.bind.iter().map(ToString::to_string).collect();
+            let mut line = format!("{:?} {} at {}", it.protocol, it.host, bind.join(" "));
+            line += &it.address_owner.as_ref().map(|it| format!(" of {it}")).unwrap_or_default();
+            line += &it
+                .routes
+                .as_ref()
+                .map(|routes| format!(", {routes} beside {}", it.table))
+                .unwrap_or_default();
+            if it.tls != ListenerTls::default() {
+                let shown: Vec<_> = it.tls.certificates.iter().map(|key| key.to_string()).collect();
+                line += &format!(", shows {}", shown.join(" "));
+                line += &it
+                    .tls
+                    .clients
+                    .as_ref()
+                    .map(|it| format!(", clients {:?}", it.demand))
+                    .unwrap_or_default();
+            }
+            if it.clients != ClientTraffic::default() {
+                line += &format!(", {}", json!(it.clients));
+            }
+            (it.name.to_string(), json!(line))
+        })
+        .collect()
 }
 
 fn describe(host: &VirtualHost) -> Option<(String, Value)> {
@@ -160,8 +170,8 @@ fn describe(host: &VirtualHost) -> Option<(String, Value)> {
     let rules =
         host.routes.iter().flat_map(|route| route.rules.iter().map(|it| rule(it, route.hostname_rank)));
     let rules: Vec<Value> = rules.collect();
-    let own = if host.falls_through { "" } else { " (of a listener)" };
-    Some((format!("{} {}{own}", host.key.table, host.key.host), json!(rules)))
+    let scope = if host.falls_through { "" } else { " (of a listener)" };
+    Some((format!("{} {}{scope}", host.key.table, host.key.host), json!(rules)))
 }
 
 fn rule(rule: &Rule, hostname_rank: u32) -> Value {
@@ -172,20 +182,20 @@ fn rule(rule: &Rule, hostname_rank: u32) -> Value {
     };
     let rank = if hostname_rank > 0 { format!("(hostname rank {hostname_rank}) ") } else { String::new() };
     let line = format!("{rank}{} -> {to}", matches.join(" | "));
-    let mut more: Vec<Value> = phases(&json!(rule.phases));
+    let mut details: Vec<Value> = phases(&json!(rule.phases));
     if let Action::Forward(shares) = &rule.action {
-        let own = shares.iter().filter(|it| it.filters.is_some());
-        more.extend(own.map(|it| json!({it.backend.to_string(): it.filters})));
-        let own = shares.iter().filter(|it| it.bodies.is_some());
-        more.extend(own.map(|it| json!({format!("bodies of {}", it.backend): it.bodies})));
+        let with_filters = shares.iter().filter(|it| it.filters.is_some());
+        details.extend(with_filters.map(|it| json!({it.backend.to_string(): it.filters})));
+        let with_bodies = shares.iter().filter(|it| it.bodies.is_some());
+        details.extend(with_bodies.map(|it| json!({format!("bodies of {}", it.backend): it.bodies})));
     }
-    more.extend(rule.policy.max_body.map(|most| json!({"max_body": most})));
+    details.extend(rule.policy.max_body.map(|most| json!({"max_body": most})));
     if *rule.policy != (Policy { max_body: rule.policy.max_body, ..Policy::default() }) {
-        more.push(
+        details.push(
             json!({"policy": [format!("{:?}", rule.policy.timeouts), format!("{:?}", rule.policy.retry)]}),
         );
     }
-    if more.is_empty() { json!(line) } else { json!({line: more}) }
+    if details.is_empty() { json!(line) } else { json!({line: details}) }
 }
 
 fn one_match(matched: &Match) -> String {
@@ -194,12 +204,12 @@ fn one_match(matched: &Match) -> String {
         PathMatch::Prefix(path) => format!("Prefix {path}"),
         PathMatch::Regex { pattern, .. } => format!("Regex {pattern}"),
     };
-    let fields = |place: &str, fields: &[NamedValueMatch]| -> String {
-        let one = |field: &NamedValueMatch| match &field.value {
-            TextMatch::Exact(text) => format!(", {place} {} = {text}", field.name),
-            TextMatch::Regex(pattern) => format!(", {place} {} ~ {pattern}", field.name),
+    let fields = |conditions: &str, fields: &[NamedValueMatch]| -> String {
+        let condition = |field: &NamedValueMatch| match &field.value {
+            TextMatch::Exact(text) => format!(", {conditions} {} = {text}", field.name),
+            TextMatch::Regex(pattern) => format!(", {conditions} {} ~ {pattern}", field.name),
         };
-        fields.iter().map(one).collect()
+        fields.iter().map(condition).collect()
     };
     let method = matched.method.as_ref().map(|method| format!(", {method}")).unwrap_or_default();
     format!("{path}{method}{}{}", fields("header", &matched.headers), fields("query", &matched.query))
@@ -211,15 +221,15 @@ fn share(share: &WeightedBackend) -> String {
 }
 
 fn streams(config: &Config) -> Map<String, Value> {
-    let one = |it: &fairway_model::StreamRoute| {
+    let route = |it: &fairway_model::StreamRoute| {
         let to: Vec<_> = it.backends.iter().map(share).collect();
         (format!("{} {}", it.key.table, it.key.host), json!(to.join(" or ")))
     };
-    config.streams.values().map(|it| one(it)).collect()
+    config.streams.values().map(|it| route(it)).collect()
 }
 
 fn backends(config: &Config) -> Map<String, Value> {
-    let one = |it: &fairway_model::Backend| {
+    let backend = |it: &fairway_model::Backend| {
         let endpoints: Vec<_> = it.endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect();
         let mut line = format!("{:?} {}", it.protocol, endpoints.join(" "));
         if let Some(tls) = &it.tls {
@@ -242,5 +252,5 @@ fn backends(config: &Config) -> Map<String, Value> {
         }
         (it.key.to_string(), json!(line))
     };
-    config.backends.values().map(|it| one(it)).collect()
+    config.backends.values().map(|it| backend(it)).collect()
 }

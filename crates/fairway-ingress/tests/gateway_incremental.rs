@@ -161,11 +161,11 @@ fn with_other_status(batch: &[Edit], status: u32) -> Vec<Edit> {
 fn with_status(mut value: Value, status: u32) -> Value {
     value["metadata"]["resourceVersion"] = json!(status.to_string());
     // The second has this controller's messages, by which the controller recognises its own status.
-    let own = json!({
+    let own_condition = json!({
         "type": "Programmed", "status": "True", "reason": "Programmed", "message": "its listeners are bound",
         "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
-    value["status"] = json!({"conditions": if status == 1 { vec![own] } else { Vec::new() }});
+    value["status"] = json!({"conditions": if status == 1 { vec![own_condition] } else { Vec::new() }});
     value
 }
 
@@ -619,7 +619,7 @@ fn cost_of_a_route(count: usize, sets: bool) -> Duration {
 }
 
 #[test]
-fn a_status_that_is_written_changes_nothing_but_its_version() {
+fn a_status_update_changes_only_the_version() {
     let mut resources = Resources::default();
     let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
                        "spec": {"controllerName": "fairway.dev/gateway-controller"}});
@@ -735,7 +735,7 @@ fn a_gateway_recreated_within_a_second_is_a_new_one() {
 }
 
 #[test]
-fn a_change_of_one_route_among_many_costs_what_it_costs_among_few() {
+fn the_cost_of_a_route_change_does_not_depend_on_the_number_of_routes() {
     for sets in [false, true] {
         let (few, many) = (cost_of_a_route(200, sets), cost_of_a_route(4_000, sets));
         println!("with ListenerSets: {sets}; one of 200: {few:?}, one of 4,000: {many:?}");

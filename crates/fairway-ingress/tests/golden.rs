@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::support::{NOW, every_case, phases, scene};
 
 #[test]
-fn every_case_gives_what_its_file_says() {
+fn every_golden_case_has_its_expected_output() {
     every_case("golden", |case| {
         let scene = scene(case);
         render_translation(&translate(&scene.resources, &scene.options, NOW))

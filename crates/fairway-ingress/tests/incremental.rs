@@ -330,7 +330,7 @@ fn codes(translation: &Translation) -> Vec<&str> {
 }
 
 #[test]
-fn an_ingress_without_a_spec_is_read_again_when_what_its_annotations_name_comes() {
+fn an_ingress_without_a_spec_is_read_again_when_an_object_of_its_annotations_appears() {
     let mut metadata = metadata("i");
     metadata["annotations"] = json!({format!("{PREFIX}/custom-headers"): "default/headers"});
     let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata});
@@ -395,7 +395,7 @@ fn the_addresses_of_an_external_name_become_endpoints() {
 }
 
 #[test]
-fn an_edit_shares_what_it_does_not_touch() {
+fn an_edit_shares_unchanged_parts() {
     let mut resources = Resources::default();
     for at in 0..3 {
         resources.apply(numbered_ingress(at, "/", "s"));
@@ -446,8 +446,8 @@ fn cost_of_a_change(count: usize, service: fn(usize) -> String) -> Duration {
     assert_eq!(first.config.hosts.len(), count + 1);
     let mut least = Duration::MAX;
     for at in 0..100 {
-        let which = at * 97 % count;
-        let change = numbered_ingress(which, "/other", &service(which));
+        let index = at * 97 % count;
+        let change = numbered_ingress(index, "/other", &service(index));
         let changed = [change.reference()];
         resources.apply(change);
         let began = thread_time();
@@ -477,7 +477,7 @@ fn named_ingress(namespace: &str, host: &str, day: u32) -> Change {
 }
 
 #[test]
-fn a_host_goes_to_the_next_namespace_when_its_oldest_ingress_goes() {
+fn a_host_passes_to_the_next_namespace_when_its_oldest_ingress_is_deleted() {
     let mut options = Options::default();
     options.hosts.ownership = HostOwnership::Namespace;
     let (mut resources, mut translator) = (Resources::default(), Translator::new(options));

@@ -75,9 +75,9 @@ fn a_diagnostic_has_the_figures() {
     let paths = (0..400).map(|n| format!("/[^x]*x(y|z){n}"));
     let translation = translated(&[ingress("demo", 1, paths)]);
     let messages: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
-    let one = messages.iter().find(|it| it.contains("regex-cost")).unwrap();
+    let message = messages.iter().find(|it| it.contains("regex-cost")).unwrap();
     assert!(
-        one.contains("a path of 8 KiB could cost 14") && one.contains("are left to its namespace"),
-        "{one}"
+        message.contains("a path of 8 KiB could cost 14") && message.contains("are left to its namespace"),
+        "{message}"
     );
 }

@@ -190,7 +190,7 @@ fn settings(data: &Value) -> Settings {
 }
 
 #[test]
-fn keys_of_a_template_that_mean_the_same_in_both_dialects_have_the_same_effect() {
+fn template_keys_with_the_same_meaning_in_both_dialects_have_the_same_effect() {
     let ours = json!({
         "log-format-upstream": "$host $status", "log-format-escape-json": "true", "disable-access-log": "true",
         "keep-alive": "315", "keep-alive-requests": "10000000", "max-worker-connections": "7",
@@ -251,13 +251,13 @@ fn the_keys_about_session_tickets_are_honoured() {
 
 #[test]
 fn without_keep_alive_each_connection_carries_one_request() {
-    let one = DownstreamSettings { requests_per_connection: 1, ..DownstreamSettings::default() };
+    let single_request = DownstreamSettings { requests_per_connection: 1, ..DownstreamSettings::default() };
     for data in [
         json!({"keep-alive": "0"}),
         json!({"keep-alive": "0s", "keep-alive-requests": "100"}),
         json!({"keepalive-requests": "100", "keepalive-timeout": "0"}),
     ] {
-        assert_eq!(settings(&data).downstream, one, "{data}");
+        assert_eq!(settings(&data).downstream, single_request, "{data}");
     }
     let usual = settings(&json!({"keep-alive": "30", "keep-alive-requests": "100"})).downstream;
     assert_eq!((usual.idle_timeout.as_secs(), usual.requests_per_connection), (30, 100));

@@ -95,14 +95,14 @@ impl Site {
         Self { options, resources, translator, now }
     }
 
-    fn with_ingresses(wanted: &[NewIngress]) -> Self {
+    fn with_ingresses(ingresses: &[NewIngress]) -> Self {
         let mut site = Self::new(Options::default());
-        wanted.iter().for_each(|wanted| site.put(wanted));
+        ingresses.iter().for_each(|wanted| site.put(wanted));
         site
     }
 
-    fn put(&mut self, wanted: &NewIngress) {
-        self.apply(wanted.change());
+    fn put(&mut self, ingress: &NewIngress) {
+        self.apply(ingress.change());
     }
 
     fn remove(&mut self, name: &str) {
@@ -205,11 +205,12 @@ fn a_port_by_its_name_and_by_its_number_are_two_upstreams() {
 }
 
 #[test]
-fn sessions_count_at_every_path_of_a_service_and_begin_where_an_ingress_asks_for_them() {
+fn sessions_apply_to_every_path_of_a_service_and_start_where_an_ingress_enables_them() {
     use SessionStart::{Elsewhere, Here};
     use Stickiness::{Balanced, Persistent};
-    let one = || ingress("one", 2, "b.test", "main").sticky("one").with("affinity-mode", "persistent");
-    let mut site = Site::with_ingresses(&[ingress("plain", 1, "a.test", "main"), one()]);
+    let sticky_ingress =
+        || ingress("one", 2, "b.test", "main").sticky("one").with("affinity-mode", "persistent");
+    let mut site = Site::with_ingresses(&[ingress("plain", 1, "a.test", "main"), sticky_ingress()]);
     assert_eq!(site.cookie("a.test"), Some(("one".to_owned(), Persistent, Elsewhere)));
     assert_eq!(site.cookie("b.test"), Some(("one".to_owned(), Persistent, Here)));
     assert_eq!(site.named_with("shared-service"), ["note: plain a/one"]);
@@ -227,7 +228,7 @@ fn sessions_count_at_every_path_of_a_service_and_begin_where_an_ingress_asks_for
     );
     site.remove("one");
     assert_eq!(site.cookie("a.test"), Some(("two".to_owned(), Balanced, Elsewhere)));
-    site.put(&one().strict());
+    site.put(&sticky_ingress().strict());
     assert_eq!(site.cookie("a.test"), Some(("two".to_owned(), Balanced, Elsewhere)));
     assert_eq!(site.cookie("b.test"), Some(("one".to_owned(), Persistent, Here)));
     site.remove("two");
@@ -235,7 +236,7 @@ fn sessions_count_at_every_path_of_a_service_and_begin_where_an_ingress_asks_for
 }
 
 #[test]
-fn a_session_begins_at_a_path_that_another_ingress_has_and_one_asks_for() {
+fn a_session_starts_at_a_path_of_another_ingress_if_one_enables_it() {
     let mut site = Site::with_ingresses(&[
         ingress("plain", 1, "a.test", "main"),
         ingress("other", 2, "a.test", "main").with("affinity", "cookie"),
@@ -281,7 +282,7 @@ fn a_canary_acts_for_every_path_with_the_service_and_only_the_oldest_does() {
 }
 
 #[test]
-fn canaries_with_the_same_service_have_the_share_and_the_balancing_of_the_oldest() {
+fn canaries_of_a_service_use_the_share_and_balancing_of_the_oldest() {
     let mut site = Site::with_ingresses(&[
         ingress("main", 1, "a.test", "main"),
         ingress("far", 2, "x.test", "main"),
@@ -344,7 +345,7 @@ fn where_hosts_have_owners_a_canary_keeps_to_the_paths_that_it_names() {
 }
 
 #[test]
-fn thousands_of_ingresses_of_one_service_come_and_go_at_a_cost_of_their_own() {
+fn adding_and_removing_one_of_thousands_of_ingresses_of_a_service_is_cheap() {
     let mut site = Site::new(Options::default());
     let numbered = |at: u32| {
         let backend = json!({"service": {"name": "main", "port": {"number": 80}}});

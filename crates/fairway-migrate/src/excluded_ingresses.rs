@@ -48,15 +48,15 @@ pub fn left_to_ingress_nginx(changes: &[Change], options: &Options) -> Option<Di
         is_of_ingress_nginx.then_some((ingress, source, place, class))
     });
     let (ingress, source, place, class) = found.next()?;
-    let more = found.count();
+    let unnamed = found.count();
     let namespace = ingress.metadata.namespace.as_deref().unwrap_or("default");
     let name = ingress.metadata.name.as_deref().unwrap_or_default();
     let source = source.as_ref().map(|source| SourceLine { file: source.file.clone(), line: source.line });
     let origin = Origin { source, ..Origin::object("Ingress", namespace, name).at(place) };
-    let problem = match more {
+    let problem = match unnamed {
         0 => format!("{class} is a class of ingress-nginx"),
         1 => format!("{class} is a class of ingress-nginx, as is that of 1 more Ingress"),
-        _ => format!("{class} is a class of ingress-nginx, as are those of {more} more Ingresses"),
+        _ => format!("{class} is a class of ingress-nginx, as are those of {unnamed} more Ingresses"),
     };
     let consequence = "not served or checked without --ingress-class-compat";
     Some(Diagnostic::new(Severity::Note, "ingress-class", origin).because(problem, consequence))

@@ -147,7 +147,7 @@ mod tests {
             missing("Secret shop/users has no ca.crt"),
             sample_diagnostic("no-endpoints", "Service", "port 80 has no endpoint that is ready"),
         ];
-        let wanted = [
+        let cases = [
             (
                 Severity::Note,
                 "cannot tell whether Secret shop/users exists: the input has no Secrets; without it, its paths \
@@ -161,7 +161,7 @@ mod tests {
                  without one, its paths answer 503",
             ),
         ];
-        assert_eq!(judged(&seen_kinds, all), wanted.map(|(severity, said)| (severity, said.to_owned())));
+        assert_eq!(judged(&seen_kinds, all), cases.map(|(severity, said)| (severity, said.to_owned())));
     }
 
     #[test]

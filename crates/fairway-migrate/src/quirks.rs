@@ -124,7 +124,7 @@ pub(crate) fn quirks_of(
     add_host_quirks(key, ingress, prefix, hosts, &mut found);
     add_path_quirks(ingress, hosts, &mut found);
     add_tls_quirks(key, ingress, prefix, redirects, &mut found);
-    let mut add = |name, what: &str| found.push(Quirk { name, what: what.to_owned() });
+    let mut add = |name, effect: &str| found.push(Quirk { name, what: effect.to_owned() });
     let value = |name: &str| annotation(ingress, prefix, name);
     if value("enable-cors") == Some("true") {
         add("cors-options", "every OPTIONS request is answered with 204 before it reaches the backend");
@@ -137,15 +137,15 @@ pub(crate) fn quirks_of(
 
 /// Quirks by which Ingresses of the same host affect each other.
 fn add_host_quirks(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hosts, found: &mut Vec<Quirk>) {
-    let mut add = |name, what: String| found.push(Quirk { name, what });
-    let own = key.to_string();
+    let mut add = |name, effect: String| found.push(Quirk { name, what: effect });
+    let key_text = key.to_string();
     let host_wide: BTreeSet<_> = host_wide(ingress, prefix).collect();
     for name in hosts_of(ingress) {
         if name.starts_with("*.") {
             add("wildcard-host", format!("the * of {name} matches exactly one label"));
         }
         let Some(host) = hosts.0.get(&name) else { continue };
-        if host.with_patterns.contains(&own) {
+        if host.with_patterns.contains(&key_text) {
             add(
                 "regex-host",
                 format!(
@@ -154,11 +154,11 @@ fn add_host_quirks(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hos
                 ),
             );
         } else if !host.with_patterns.is_empty() {
-            let who = host.with_patterns.iter().cloned().collect::<Vec<_>>().join(", ");
+            let pattern_ingresses = host.with_patterns.iter().cloned().collect::<Vec<_>>().join(", ");
             add(
                 "regex-host",
                 format!(
-                    "{who} makes its paths on {name} regular expressions: case-insensitive and anchored only at the start, \
+                    "{pattern_ingresses} makes its paths on {name} regular expressions: case-insensitive and anchored only at the start, \
                      also those of type Exact"
                 ),
             );
@@ -167,20 +167,20 @@ fn add_host_quirks(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hos
             continue;
         }
         for (annotation, (_, oldest)) in &host.deciding {
-            let what = match (oldest == key, host_wide.contains(annotation)) {
+            let effect = match (oldest == key, host_wide.contains(annotation)) {
                 (true, _) => format!("its {annotation} applies to all paths of {name}, in all Ingresses"),
                 (false, true) => format!(
                     "the {annotation} of {oldest}, which is older, applies to {name} instead of its own"
                 ),
                 (false, false) => format!("the {annotation} of {oldest} applies to its paths on {name}, too"),
             };
-            add("host-settings", what);
+            add("host-settings", effect);
         }
     }
 }
 
 fn add_path_quirks(ingress: &Ingress, hosts: &Hosts, found: &mut Vec<Quirk>) {
-    let mut add = |name, what: String| found.push(Quirk { name, what });
+    let mut add = |name, effect: String| found.push(Quirk { name, what: effect });
     for (host, path) in paths(ingress).filter(|(host, _)| !hosts.has_patterns(host)) {
         let text = path.path.as_deref().unwrap_or("/");
         if text.len() > 1 && text.ends_with('/') {
@@ -203,7 +203,7 @@ fn add_tls_quirks(
     redirects: &Redirects,
     found: &mut Vec<Quirk>,
 ) {
-    let mut add = |name, what: String| found.push(Quirk { name, what });
+    let mut add = |name, effect: String| found.push(Quirk { name, what: effect });
     let has_tls = ingress.spec.iter().any(|spec| spec.tls.iter().flatten().next().is_some());
     match redirects.0.get(&(key.namespace.clone(), key.name.clone())) {
         Some(Redirected::To(HttpsRedirect { status, keep_trailing_slash, .. })) => {
@@ -213,15 +213,15 @@ fn add_tls_quirks(
         Some(Redirected::Closed)
             if has_tls && annotation(ingress, prefix, "ssl-redirect") != Some("false") =>
         {
-            let what = "plain requests are redirected to https, unless the settings ConfigMap has ssl-redirect: false";
-            add("https-redirect", what.to_owned());
+            let effect = "plain requests are redirected to https, unless the settings ConfigMap has ssl-redirect: false";
+            add("https-redirect", effect.to_owned());
         }
         _ => {}
     }
     if has_tls {
-        let what =
+        let effect =
             "responses over TLS have Strict-Transport-Security unless the settings ConfigMap disables it";
-        add("hsts", what.to_owned());
+        add("hsts", effect.to_owned());
     }
 }
 
@@ -353,15 +353,15 @@ mod tests {
 
     #[test]
     fn redirects_to_https_follow_the_settings() {
-        let one = || {
+        let plain_redirect = || {
             let preserving = annotations(&[("preserve-trailing-slash", "true")]);
             vec![ingress("one", &json!({}), "a.test", "/"), ingress("two", &preserving, "b.test", "/")]
         };
-        let found = quirks(one(), &json!({"http-redirect-code": "301"}));
-        let what = "plain requests are redirected to https with 301";
-        assert_eq!(found[0][0].what, format!("{what}, without a trailing slash"));
-        assert_eq!(found[1][0].what, what);
-        let found = quirks(one(), &json!({"ssl-redirect": "false"}));
+        let found = quirks(plain_redirect(), &json!({"http-redirect-code": "301"}));
+        let expected = "plain requests are redirected to https with 301";
+        assert_eq!(found[0][0].what, format!("{expected}, without a trailing slash"));
+        assert_eq!(found[1][0].what, expected);
+        let found = quirks(plain_redirect(), &json!({"ssl-redirect": "false"}));
         assert_eq!(names(&found[0]), ["hsts"]);
     }
 
@@ -377,10 +377,11 @@ mod tests {
             ],
             &json!({}),
         );
-        let what: Vec<_> = found.iter().map(|of| of.iter().find(|it| it.name == "host-settings")).collect();
-        let what: Vec<_> = what.into_iter().map(|it| it.map_or("", |it| &*it.what)).collect();
+        let quirks: Vec<_> =
+            found.iter().map(|quirks| quirks.iter().find(|it| it.name == "host-settings")).collect();
+        let effects: Vec<_> = quirks.into_iter().map(|it| it.map_or("", |it| &*it.what)).collect();
         assert_eq!(
-            what,
+            effects,
             [
                 "the ssl-ciphers of shop/b applies to its paths on a.test, too",
                 "its ssl-ciphers applies to all paths of a.test, in all Ingresses",
@@ -398,10 +399,10 @@ mod tests {
             vec![ingress("a", &off, "a.test", "/a"), ingress("b", &annotations(&[secret]), "a.test", "/b")],
             &json!({}),
         );
-        let what: Vec<_> = found.iter().flatten().filter(|it| it.name == "host-settings").collect();
-        let what: Vec<_> = what.into_iter().map(|it| &*it.what).collect();
+        let quirks: Vec<_> = found.iter().flatten().filter(|it| it.name == "host-settings").collect();
+        let effects: Vec<_> = quirks.into_iter().map(|it| &*it.what).collect();
         assert_eq!(
-            what,
+            effects,
             [
                 "the auth-tls-secret of shop/b applies to its paths on a.test, too",
                 "its auth-tls-secret applies to all paths of a.test, in all Ingresses",
@@ -421,13 +422,19 @@ mod tests {
             ],
             &json!({}),
         );
-        let what = |text: usize| {
+        let passthrough_quirks = |text: usize| {
             let it = found[text].iter().find(|it| it.name == "host-settings");
             it.map_or("", |it| &*it.what)
         };
-        assert_eq!((what(0), what(1)), ("", ""));
-        assert_eq!(what(2), "its ssl-passthrough applies to all paths of c.test, in all Ingresses");
-        assert_eq!(what(3), "the ssl-passthrough of shop/c applies to its paths on c.test, too");
+        assert_eq!((passthrough_quirks(0), passthrough_quirks(1)), ("", ""));
+        assert_eq!(
+            passthrough_quirks(2),
+            "its ssl-passthrough applies to all paths of c.test, in all Ingresses"
+        );
+        assert_eq!(
+            passthrough_quirks(3),
+            "the ssl-passthrough of shop/c applies to its paths on c.test, too"
+        );
     }
 
     #[test]

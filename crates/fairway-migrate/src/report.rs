@@ -43,8 +43,8 @@ impl Ingresses {
     pub fn among(changes: &[Change]) -> Self {
         let ingresses = changes.iter().filter_map(|change| match change {
             Change::Set(Object::Ingress(ingress), source) => {
-                let place = source.as_ref().map(|source| format!("{}:{}", source.file, source.line));
-                Some((Arc::clone(ingress), place))
+                let location = source.as_ref().map(|source| format!("{}:{}", source.file, source.line));
+                Some((Arc::clone(ingress), location))
             }
             _ => None,
         });

@@ -57,8 +57,8 @@ pub(crate) fn shared_services<'i>(
 fn effect(diagnostic: &Diagnostic) -> Option<(String, Effect)> {
     let consequence = diagnostic.consequence.strip_suffix(KEPT_APART)?.trim_end_matches("; ");
     let on = format!("{}/{}", diagnostic.origin.namespace, diagnostic.origin.name);
-    let what = format!("{}; {consequence}", diagnostic.problem);
-    Some((service_in(&diagnostic.problem)?, Effect { on, what }))
+    let text = format!("{}; {consequence}", diagnostic.problem);
+    Some((service_in(&diagnostic.problem)?, Effect { on, what: text }))
 }
 
 /// The first Service that a sentence mentions.

@@ -21,8 +21,8 @@ const VERDICT_COLUMNS: [Verdict; 4] = [Verdict::Same, Verdict::Differs, Verdict:
 /// Writing to `out` fails.
 pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for entry in report.ingresses.iter().filter(|entry| has_something(entry)) {
-        let place = entry.place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
-        writeln!(out, "Ingress {}{place}: {}", entry.ingress, entry.verdict.word())?;
+        let location = entry.place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
+        writeln!(out, "Ingress {}{location}: {}", entry.ingress, entry.verdict.word())?;
         for row in &entry.annotations {
             let why = if row.why.is_empty() { String::new() } else { format!(": {}", row.why) };
             let text = on_one_line(&format!("{}{why}", row.annotation));
@@ -122,8 +122,8 @@ fn summary(report: &Report) -> String {
     )
 }
 
-fn count_noun(count: usize, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { several })
+fn count_noun(count: usize, singular: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { several })
 }
 
 /// Writes the report as Markdown, for a ticket or a pull request.
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_shows_text_of_objects_as_it_is() {
+    fn markdown_shows_text_of_objects_unchanged() {
         let mut out = Vec::new();
         markdown(&mut out, &report()).unwrap();
         let (code, prose) = ("``a|b `c` <b>d</b>?# e``", r"a\|b \`c\` \<b>d\</b>?# e");

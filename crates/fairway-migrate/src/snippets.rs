@@ -24,22 +24,22 @@ pub(crate) struct Proposal {
 
 /// Makes the proposal for a snippet. `prefix` is the prefix of ingress-nginx annotations.
 pub(crate) fn proposal(snippet: &str, prefix: &str) -> Proposal {
-    let mut wanted = ReadDirectives::default();
+    let mut read = ReadDirectives::default();
     let directives = match directives(snippet) {
         Ok(directives) => directives,
         Err(problem) => return Proposal { remaining: vec![problem.to_string()], ..Proposal::default() },
     };
     for directive in directives {
-        if wanted.read_directive(&directive).is_some() {
+        if read.read_directive(&directive).is_some() {
             continue;
         }
         match hint(&directive, prefix) {
-            Some(hint) => wanted.hints.push((directive.text, hint)),
-            None => wanted.remaining.push(directive.text),
+            Some(hint) => read.hints.push((directive.text, hint)),
+            None => read.remaining.push(directive.text),
         }
     }
-    wanted.decide_access();
-    wanted.proposal(prefix)
+    read.decide_access();
+    read.proposal(prefix)
 }
 
 /// The annotations that replace a directive but need values that the snippet does not contain.
@@ -207,14 +207,14 @@ impl ReadDirectives {
 
     fn proposal(mut self, prefix: &str) -> Proposal {
         let mut annotations: Vec<(String, String)> = Vec::new();
-        let mut own =
+        let mut propose =
             |name: &str, value: Value| annotations.push((format!("fairway.dev/{name}"), value.to_string()));
         if !self.deny.is_empty() {
-            own("deny", json!({"when": self.deny}));
+            propose("deny", json!({"when": self.deny}));
         }
         match (self.real_ip_header, self.trusted) {
             (Some(header), trusted) if !trusted.is_empty() => {
-                own("real-ip", json!({"header": header, "trusted": trusted}));
+                propose("real-ip", json!({"header": header, "trusted": trusted}));
             }
             (Some(header), _) => self.remaining.push(format!("real_ip_header {header}")),
             (None, trusted) => {
@@ -222,11 +222,11 @@ impl ReadDirectives {
             }
         }
         if let Some(redirect) = self.redirect {
-            own("redirect", redirect);
+            propose("redirect", redirect);
         }
         for (name, edit) in [("request-headers", self.request), ("response-headers", self.response)] {
             if let Some(edit) = edit.value() {
-                own(name, edit);
+                propose(name, edit);
             }
         }
         let plain = self.plain.into_iter();

@@ -33,10 +33,10 @@ impl BodyHandling {
 
 /// The smaller of two optional limits.
 #[must_use]
-pub fn smaller_limit(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+pub fn smaller_limit(left: Option<u64>, right: Option<u64>) -> Option<u64> {
+    match (left, right) {
+        (Some(one), Some(right)) => Some(one.min(right)),
+        (one, right) => one.or(right),
     }
 }
 

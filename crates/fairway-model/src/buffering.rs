@@ -28,8 +28,8 @@ pub struct BodyBuffer {
 impl Buffering {
     /// This buffering, with the settings of `more` taking precedence.
     #[must_use]
-    pub(crate) fn overridden_by(self, more: Self) -> Self {
-        Self { requests: more.requests.or(self.requests), responses: more.responses.or(self.responses) }
+    pub(crate) fn overridden_by(self, policy: Self) -> Self {
+        Self { requests: policy.requests.or(self.requests), responses: policy.responses.or(self.responses) }
     }
 }
 

@@ -60,7 +60,7 @@ impl Forwarding {
     }
 
     /// Adds the settings of `more`. Single-valued settings of `more` replace existing ones.
-    pub(crate) fn add(&mut self, more: Self) {
+    pub(crate) fn add(&mut self, addition: Self) {
         let Self {
             path,
             fields,
@@ -73,7 +73,7 @@ impl Forwarding {
             grpc_web,
             buffering,
             sticky,
-        } = more;
+        } = addition;
         self.path = path.or(self.path.take());
         self.fields = fields.or(self.fields.take());
         self.chosen.extend(chosen);

@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn a_one_label_wildcard_covers_exactly_one_label() {
-        let one = pattern("*.Example.com", WildcardSpan::OneLabel);
-        assert!(one.covers("a.example.com"));
-        assert!(!one.covers("a.b.example.com"));
-        assert!(!one.covers("example.com"));
-        assert!(!one.covers(".example.com"));
+        let wildcard = pattern("*.Example.com", WildcardSpan::OneLabel);
+        assert!(wildcard.covers("a.example.com"));
+        assert!(!wildcard.covers("a.b.example.com"));
+        assert!(!wildcard.covers("example.com"));
+        assert!(!wildcard.covers(".example.com"));
     }
 
     #[test]

@@ -297,9 +297,9 @@ impl Phases {
     }
 
     /// Adds the phases of `more` after the existing ones. Single-valued settings of `more` replace existing ones.
-    pub fn add(&mut self, more: impl Into<Self>) {
+    pub fn add(&mut self, addition: impl Into<Self>) {
         let Self { client, guards, request, extensions, forwarding, answers, bounds, unlogged, tracing } =
-            more.into();
+            addition.into();
         self.client = client.or(self.client.take());
         self.guards.extend(guards);
         self.request.extend(request);

@@ -155,12 +155,12 @@ fn redact_forwarding(forwarding: &mut Forwarding) -> bool {
 }
 
 /// Headers sent to endpoints.
-fn redact_conditional_headers(chosen: &mut [Arc<ConditionalHeaders>]) -> bool {
+fn redact_conditional_headers(headers: &mut [Arc<ConditionalHeaders>]) -> bool {
     let mut hidden = false;
-    for chosen in chosen {
-        let chosen = Arc::make_mut(chosen);
-        hidden |= redact_conditions(&mut chosen.when);
-        for field in chosen.fields.iter_mut().filter(|field| has_text(&field.value)) {
+    for conditional in headers {
+        let conditional = Arc::make_mut(conditional);
+        hidden |= redact_conditions(&mut conditional.when);
+        for field in conditional.fields.iter_mut().filter(|field| has_text(&field.value)) {
             redact_text(&mut field.value);
             hidden = true;
         }

@@ -67,12 +67,13 @@ impl ProxyLocation {
         places: impl Iterator<Item = Option<&'p EndpointTopology>> + Clone,
     ) -> Option<Box<[Proximity]>> {
         let (node, zone) = (self.node.as_ref(), self.zone.as_ref());
-        let is_one = |names: &[Arc<str>], own: Option<&Arc<str>>| own.is_some_and(|own| names.contains(own));
+        let contains =
+            |names: &[Arc<str>], name: Option<&Arc<str>>| name.is_some_and(|name| names.contains(name));
         let nearness: Box<[Proximity]> = match distribution {
             Some(TrafficDistribution::Any) => return None,
             Some(wanted) => {
                 let counts_node = wanted == TrafficDistribution::PreferSameNode && node.is_some();
-                let near = |place: Option<&EndpointTopology>| match place {
+                let near = |topology: Option<&EndpointTopology>| match topology {
                     Some(place) if counts_node && place.node.as_ref() == node => Proximity::Node,
                     Some(place) if zone.is_some() && place.zone.as_ref() == zone => Proximity::Zone,
                     _ => Proximity::Elsewhere,
@@ -84,9 +85,9 @@ impl ProxyLocation {
                     |has: fn(&EndpointTopology) -> bool| places.clone().all(|place| place.is_some_and(has));
                 let counts_nodes = all(|place| !place.for_nodes.is_empty());
                 let counts_zones = all(|place| !place.for_zones.is_empty());
-                let near = |place: Option<&EndpointTopology>| match place {
-                    Some(place) if counts_nodes && is_one(&place.for_nodes, node) => Proximity::Node,
-                    Some(place) if counts_zones && is_one(&place.for_zones, zone) => Proximity::Zone,
+                let near = |topology: Option<&EndpointTopology>| match topology {
+                    Some(place) if counts_nodes && contains(&place.for_nodes, node) => Proximity::Node,
+                    Some(place) if counts_zones && contains(&place.for_zones, zone) => Proximity::Zone,
                     _ => Proximity::Elsewhere,
                 };
                 places.map(near).collect()
@@ -130,7 +131,7 @@ mod tests {
         let hinted =
             [topology("a", "n1", "a", ""), topology("b", "n2", "b", ""), topology("b", "n3", "b a", "")];
         let nearness_of =
-            |places: &[Option<Arc<EndpointTopology>>]| nearness(None, places, &proxy_location());
+            |topologies: &[Option<Arc<EndpointTopology>>]| nearness(None, topologies, &proxy_location());
         assert_eq!(nearness_of(&hinted), Some(vec![Zone, Elsewhere, Zone]));
         assert_eq!(
             nearness_of(&[hinted.to_vec(), vec![topology("a", "n1", "", "")]].concat()),
@@ -149,14 +150,18 @@ mod tests {
     #[test]
     fn traffic_distribution_overrides_hints() {
         use TrafficDistribution::{Any, PreferSameNode, PreferSameZone};
-        let places =
+        let topologies =
             [topology("a", "n1", "b", ""), topology("a", "n2", "b", ""), topology("b", "n3", "a", ""), None];
-        let nearness_with = |distribution| nearness(Some(distribution), &places, &proxy_location());
+        let nearness_with = |distribution| nearness(Some(distribution), &topologies, &proxy_location());
         assert_eq!(nearness_with(PreferSameZone), Some(vec![Zone, Zone, Elsewhere, Elsewhere]));
         assert_eq!(nearness_with(PreferSameNode), Some(vec![Node, Zone, Elsewhere, Elsewhere]));
         assert_eq!(nearness_with(Any), None);
         let unknown = ProxyLocation { zone: None, node: Some("n9".into()) };
-        assert_eq!(nearness(Some(PreferSameZone), &places, &unknown), None);
-        assert_eq!(nearness(Some(PreferSameZone), &places[..2], &proxy_location()), None, "all are alike");
+        assert_eq!(nearness(Some(PreferSameZone), &topologies, &unknown), None);
+        assert_eq!(
+            nearness(Some(PreferSameZone), &topologies[..2], &proxy_location()),
+            None,
+            "all are alike"
+        );
     }
 }

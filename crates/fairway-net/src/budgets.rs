@@ -96,7 +96,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_budget_without_a_share_has_what_a_second_gives_and_one_without_either_has_nothing() {
+    fn a_budget_without_a_share_allows_the_rate_and_one_without_either_allows_nothing() {
         let start = Instant::now();
         let (spent, nothing) = (Budget::with_rate(0, 3, start), Budget::with_rate(0, 0, start));
         (0..100).for_each(|_| spent.earn());
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_what_was_asked_and_ten_a_second_may_be_spent() {
+    fn a_share_of_the_requests_and_ten_a_second_may_be_spent() {
         for (rate, share) in [(RETRY_RATE, 20), (HEDGE_RATE, 10)] {
             let start = Instant::now();
             let budget = Budget::new(rate, start);

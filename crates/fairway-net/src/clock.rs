@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_limit_that_moves_later_is_kept_to_the_later_time() {
+    async fn a_deadline_that_moves_later_expires_at_the_later_time() {
         let start = Instant::now();
         let mut deadline = Deadline::unset();
         deadline.set(start, Duration::from_secs(1));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_limit_that_moves_earlier_is_kept_to_the_earlier_time() {
+    async fn a_deadline_that_moves_earlier_expires_at_the_earlier_time() {
         let start = Instant::now();
         let mut deadline = Deadline::unset();
         deadline.set(start, Duration::from_secs(75));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_limit_nothing_passes() {
+    async fn an_unset_deadline_never_expires() {
         let mut deadline = Deadline::unset();
         deadline.set(Instant::now(), Duration::from_secs(1));
         deadline.set(Instant::now(), Duration::MAX);

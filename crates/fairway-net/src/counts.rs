@@ -69,9 +69,9 @@ impl RequestRate {
 
     /// This many sixteenths of the rate.
     fn with_sixteenths(self, sixteenths: u32) -> Self {
-        let whole = self.interval.saturating_mul(FULL_SHARE_SIXTEENTHS).as_nanos();
+        let full_interval = self.interval.saturating_mul(FULL_SHARE_SIXTEENTHS).as_nanos();
         // In whole microseconds, and never shorter than exact.
-        let micros = whole.div_ceil(u128::from(sixteenths.max(1))).div_ceil(1000);
+        let micros = full_interval.div_ceil(u128::from(sixteenths.max(1))).div_ceil(1000);
         Self { interval: Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)), ..self }
     }
 }
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lets_through_what_the_leaky_bucket_does() {
+    fn the_admitted_requests_match_a_leaky_bucket() {
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..200 {
             let (requests, burst) = (random.u64(1..=50), random.u64(0..=20));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_bounded_until_it_ends() {
+    fn requests_in_flight_are_bounded_until_they_end() {
         let counts = ClientCounts::new();
         let client = address("192.0.2.1");
         let mut exchanges: Vec<_> = (0..3).map_while(|_| counts.begin_exchange("p", client, 3)).collect();
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_lent_is_paid_for_before_it_is_used() {
+    fn a_lent_share_is_paid_for_before_it_is_used() {
         let (counts, client, second) = (ClientCounts::new(), address("192.0.2.1"), Duration::from_secs(1));
         let rate = RequestRate { interval: second, burst: Duration::from_secs(2) };
         let at = |seconds: f64| counts.epoch + Duration::from_secs_f64(seconds);
@@ -475,13 +475,13 @@ mod tests {
         });
         assert!(highest.load(Ordering::SeqCst) < u64::from(limit), "besides the one that stays");
         drop(first);
-        let left: u64 =
+        let remaining: u64 =
             counts.in_flight.get().unwrap().0.iter().map(|e| e.value.load(Ordering::SeqCst)).sum();
-        assert_eq!(left, 0, "all counts are at rest");
+        assert_eq!(remaining, 0, "all counts are at rest");
     }
 
     #[test]
-    fn a_table_that_is_full_forgets_rates_and_refuses_what_begins() {
+    fn a_full_table_forgets_rates_and_refuses_new_exchanges() {
         let counts = ClientCounts::new();
         let rate = RequestRate { interval: Duration::from_secs(1), burst: Duration::ZERO };
         let clients =

@@ -112,12 +112,12 @@ impl WorkerDescriptors {
 
     /// How many descriptors exceed the share, with `more` to be opened.
     #[inline]
-    pub fn excess(&self, more: usize) -> usize {
+    pub fn excess(&self, requested: usize) -> usize {
         let clients = usize::try_from(self.clients.get()).unwrap_or(usize::MAX);
         let others =
             self.exchanges.get().saturating_add(self.idle.get()).saturating_add(self.addresses.get());
         let used = clients.saturating_add(others);
-        used.saturating_add(more).saturating_sub(self.budget.share)
+        used.saturating_add(requested).saturating_sub(self.budget.share)
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_and_endpoints_share_what_the_reserve_leaves() {
+    fn clients_and_endpoints_share_the_descriptors_outside_the_reserve() {
         for (all, workers, share, connections) in
             [(20_000, 2, 9_864, 4_932), (1_024, 2, 376, 188), (1_048_576, 4, 262_072, 131_036), (64, 2, 8, 4)]
         {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_beyond_the_reserved_ones_are_taken_from_the_share_of_traffic() {
+    fn addresses_beyond_the_reserve_use_the_share_of_traffic() {
         let budget = DescriptorBudget::new(Some(20_000), 2, None);
         assert_eq!(budget.addresses(), 2_470);
         assert_eq!(DescriptorBudget::new(Some(64), 2, None).addresses(), 6);

@@ -119,11 +119,11 @@ impl FuturePools {
     /// The pool for the futures that `_begin` makes.
     pub fn pool_for<A, F: Future + 'static>(&self, _begin: impl Fn(A) -> F) -> Rc<FuturePool<F>> {
         let mut kinds = self.kinds.borrow_mut();
-        let wanted = TypeId::of::<F>();
-        let known = kinds.iter().find(|(kind, _)| *kind == wanted).map(|(_, frames)| Rc::clone(frames));
+        let type_id = TypeId::of::<F>();
+        let known = kinds.iter().find(|(kind, _)| *kind == type_id).map(|(_, frames)| Rc::clone(frames));
         known.and_then(|frames| frames.as_any().downcast().ok()).unwrap_or_else(|| {
             let frames = Rc::new(FuturePool::new());
-            kinds.push((wanted, Rc::clone(&frames) as Rc<dyn AnyPool>));
+            kinds.push((type_id, Rc::clone(&frames) as Rc<dyn AnyPool>));
             frames
         })
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_dropped_while_it_runs_is_dropped_at_once() {
+    async fn a_future_dropped_while_running_is_dropped_at_once() {
         struct Guard(Rc<Cell<u32>>);
         impl Drop for Guard {
             fn drop(&mut self) {

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loans_share_one_bound_and_all_comes_back() {
+    fn loans_share_one_bound_and_are_all_returned() {
         let growth = Rc::new(SharedMemory::default());
         let (mut one, mut other) = (MemoryLoan::new(&growth), MemoryLoan::new(&growth));
         assert!(one.extend(60, 100) && !other.extend(41, 100) && other.extend(40, 100));

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_given_twice_is_one() {
+    fn a_duplicate_socket_is_kept_once() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let again = socket.try_clone().unwrap();
         let mut inherited = InheritedSockets::default();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_listen_for_tcp_is_refused() {
+    fn sockets_that_do_not_listen_for_tcp_are_refused() {
         let directory = std::env::temp_dir().join(format!("fairway-inherited-{}", std::process::id()));
         let local = UnixListener::bind(&directory).unwrap();
         std::fs::remove_file(&directory).unwrap();

@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn a_port_in_use_is_refused() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(bind(taken.local_addr().unwrap(), 1).is_err());
+        let bound = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(bind(bound.local_addr().unwrap(), 1).is_err());
         let reused = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         assert!(bind(reused[0].local_addr().unwrap(), 1).is_err(), "a second Fairway is noticed");
     }

@@ -77,19 +77,19 @@ mod tests {
     }
 
     #[test]
-    fn large_ones_fill_the_room_sooner_than_small_ones() {
+    fn large_objects_fill_the_pool_sooner_than_small_ones() {
         assert_eq!(filled(100, 10).objects.len(), 100);
         assert_eq!(filled(100, 300).objects.len(), 3);
         assert!(filled(1, 1_001).take().is_none());
     }
 
     #[test]
-    fn a_second_without_use_frees_all_and_one_with_use_keeps_what_it_used() {
+    fn an_unused_second_frees_all_and_a_used_one_keeps_the_used_objects() {
         let mut spares = filled(10, 10);
         spares.trim();
         for _ in 0..3 {
-            let taken: Vec<_> = (0..4).map_while(|_| spares.take()).collect();
-            taken.into_iter().for_each(|spare| spares.keep(spare));
+            let objects: Vec<_> = (0..4).map_while(|_| spares.take()).collect();
+            objects.into_iter().for_each(|spare| spares.keep(spare));
             spares.trim();
             assert_eq!((spares.objects.len(), spares.bytes), (4, 40));
         }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cleared_can_be_filled_again() {
+    fn a_cleared_pool_can_be_filled_again() {
         let mut spares = filled(3, 300);
         spares.clear();
         assert!(spares.take().is_none());

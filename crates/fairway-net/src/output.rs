@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_what_is_written_and_go_on_where_the_output_is_closed() {
+    fn copies_are_written_in_order_and_continue_after_a_closed_output() {
         let mut out = Vec::new();
         assert_eq!(written(&mut out), "a\nb\n");
         assert_eq!(out, b"a\nb\n");

@@ -59,14 +59,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_keeps_the_rate_goes_on_for_ever_and_one_just_below_it_does_not() {
+    fn a_client_at_the_minimum_rate_continues_forever_and_one_just_below_does_not() {
         let mut pace = MinimumRate::new(240);
         assert!((0..100_000).all(|_| !pace.note(SECOND, 240)));
         assert!((0..100_000).any(|_| pace.note(SECOND, 239)));
     }
 
     #[test]
-    fn no_rate_asks_for_nothing() {
+    fn without_a_rate_no_progress_is_required() {
         assert_eq!(patience(&mut MinimumRate::new(0)), 1_000);
     }
 }

@@ -27,12 +27,12 @@ pub fn passed_sockets() -> io::Result<Vec<OwnedFd>> {
 }
 
 /// The number of sockets for process `own`.
-fn count_of(pid: Option<&OsStr>, count: Option<&OsStr>, own: u32) -> io::Result<u16> {
+fn count_of(pid: Option<&OsStr>, count: Option<&OsStr>, own_pid: u32) -> io::Result<u16> {
     let (Some(pid), Some(count)) = (pid, count) else { return Ok(0) };
-    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+    let invalid = |invalid_input: &str| io::Error::new(io::ErrorKind::InvalidInput, invalid_input.to_owned());
     let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u32>().ok());
     // Child processes inherit the variables of their parent, which are not meant for them.
-    if number(pid).ok_or_else(|| invalid("LISTEN_PID is not a number"))? != own {
+    if number(pid).ok_or_else(|| invalid("LISTEN_PID is not a number"))? != own_pid {
         return Ok(0);
     }
     let count = number(count).ok_or_else(|| invalid("LISTEN_FDS is not a number"))?;
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_count_only_for_the_process_that_they_are_meant_for() {
+    fn sockets_count_only_for_their_intended_process() {
         assert_eq!(count(None, None), Ok(0));
         assert_eq!(count(Some("7"), None), Ok(0));
         assert_eq!(count(None, Some("2")), Ok(0));

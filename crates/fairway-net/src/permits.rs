@@ -18,7 +18,7 @@ impl Permits {
     /// Acquires a permit if fewer than `limit` are in use.
     #[must_use]
     pub fn take(self: &Arc<Self>, limit: u32) -> Option<Permit> {
-        let one_more = |taken: u32| (taken < limit).then(|| taken + 1);
+        let one_more = |increment: u32| (increment < limit).then(|| increment + 1);
         self.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(Permit(Arc::clone(self)))
     }
@@ -41,33 +41,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_is_given_back_can_be_taken_again_and_the_limit_may_change() {
-        let places = Arc::new(Permits::default());
-        let (first, second) = (places.take(2).unwrap(), places.take(2).unwrap());
-        assert!(places.take(2).is_none());
+    fn a_released_permit_can_be_taken_again_and_the_limit_may_change() {
+        let permits = Arc::new(Permits::default());
+        let (first, second) = (permits.take(2).unwrap(), permits.take(2).unwrap());
+        assert!(permits.take(2).is_none());
         drop(first);
-        assert!(places.take(1).is_none(), "the limit is lower now, and what is taken stays");
-        let third = places.take(2).unwrap();
-        assert!(places.take(2).is_none());
+        assert!(permits.take(1).is_none(), "the limit is lower now, and what is taken stays");
+        let third = permits.take(2).unwrap();
+        assert!(permits.take(2).is_none());
         drop((second, third));
-        assert_eq!(places.in_use(), 0);
+        assert_eq!(permits.in_use(), 0);
     }
 
     #[test]
     fn threads_take_no_more_than_there_are() {
         const MAX_PLACES: u32 = 5;
-        let places = Arc::new(Permits::default());
+        let permits = Arc::new(Permits::default());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..2_000 {
-                        let taken = [places.take(MAX_PLACES), places.take(MAX_PLACES)];
-                        assert!(places.in_use() <= MAX_PLACES);
-                        drop(taken);
+                        let permits_taken = [permits.take(MAX_PLACES), permits.take(MAX_PLACES)];
+                        assert!(permits.in_use() <= MAX_PLACES);
+                        drop(permits_taken);
                     }
                 });
             }
         });
-        assert_eq!(places.in_use(), 0);
+        assert_eq!(permits.in_use(), 0);
     }
 }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_used_is_resident() {
+    fn used_memory_is_resident() {
         let spent = ProcessUsage::by_process();
         let memory = spent.memory.unwrap();
         assert!(memory.resident > 1 << 20 && memory.reserved > memory.resident, "{memory:?}");

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_endpoint_can_cause_is_no_shortage() {
+    fn errors_that_an_endpoint_can_cause_are_no_shortage() {
         for (error, shortage) in [
             (24, Some(Shortage::Sockets)),
             (99, Some(Shortage::Ports)),

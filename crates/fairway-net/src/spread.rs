@@ -29,10 +29,10 @@ impl ConnectionSpread {
 
     /// Places a connection on the worker with the fewest, or on `here` if no other has fewer.
     #[must_use]
-    pub fn register(self: &Arc<Self>, here: usize) -> SpreadConnection {
+    pub fn register(self: &Arc<Self>, worker: usize) -> SpreadConnection {
         let mut workers = self.lock();
         let least = workers.iter().enumerate().filter(|(_, load)| !load.is_leaving);
-        let least = least.min_by_key(|(at, load)| (load.open, *at != here)).map_or(here, |(at, _)| at);
+        let least = least.min_by_key(|(at, load)| (load.open, *at != worker)).map_or(worker, |(at, _)| at);
         self.count(&mut workers, least)
     }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worker_with_the_fewest_gets_it_and_the_one_that_has_it_keeps_it_among_equals() {
+    fn the_worker_with_the_fewest_connections_is_chosen_and_ties_stay() {
         let spread = ConnectionSpread::new(3);
         let first = spread.register(1);
         assert_eq!(first.worker(), 1, "none has fewer");
@@ -116,8 +116,8 @@ mod tests {
             let spread = ConnectionSpread::new(usize::try_from(workers).unwrap());
             let mut shares = Vec::new();
             for count in 1..100u64 {
-                let here = usize::try_from(count.pow(5) / 7 % workers).unwrap();
-                shares.push(spread.register(here));
+                let worker = usize::try_from(count.pow(5) / 7 % workers).unwrap();
+                shares.push(spread.register(worker));
                 let limit = spread.counts().into_iter().max().unwrap();
                 assert_eq!(limit, count.div_ceil(workers));
             }

@@ -282,9 +282,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
     ) -> Poll<io::Result<()>> {
         if self.bytes_taken < self.prefix.len() {
             let rest = &self.prefix[self.bytes_taken..];
-            let some = rest.len().min(into.remaining());
-            into.put_slice(&rest[..some]);
-            self.bytes_taken += some;
+            let copied = rest.len().min(into.remaining());
+            into.put_slice(&rest[..copied]);
+            self.bytes_taken += copied;
             if self.bytes_taken == self.prefix.len() {
                 self.prefix = Vec::new();
                 self.bytes_taken = 0;

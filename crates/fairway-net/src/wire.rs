@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_follows_a_word_is_kept_for_the_next() {
+    async fn bytes_after_a_message_are_kept_for_the_next_one() {
         let workspace = Workspace::new();
         let (ours, mut theirs) = duplex(64);
         let mut wire = Wire::new(ours);
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_tls_holds_counts_as_waiting_and_each_byte_of_it_that_leaves_as_progress() {
+    async fn data_inside_tls_counts_as_waiting_and_each_sent_byte_as_progress() {
         let config = fairway_testkit::Authority::new("test").leaf(&["a.test"]).server_config(&["http/1.1"]);
         let trusting = fairway_testkit::certificates::trusting_anything();
         let (ours, theirs) = duplex(4096);

@@ -25,14 +25,14 @@ mod tests {
     use super::*;
 
     /// How often a task with endless work is polled until another one learns that its socket is readable.
-    fn turns_before_a_socket_is_seen(more: fn(&mut Context<'_>)) -> u32 {
+    fn turns_before_a_socket_is_seen(work: fn(&mut Context<'_>)) -> u32 {
         let runtime = Builder::new_current_thread().enable_io().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
             let turns = Rc::new(Cell::new(0));
             let counted = Rc::clone(&turns);
             spawn_local(poll_fn(move |cx| {
                 counted.set(counted.get() + 1);
-                more(cx);
+                work(cx);
                 Poll::<()>::Pending
             }));
             let (ours, theirs) = UnixStream::pair().unwrap();

@@ -249,10 +249,10 @@ custom_resource! {{
         };
         let mut fields = String::new();
         for (name, property) in properties {
-            let place = format!("{at}.{name}");
-            let type_name = self.type_of(property, &place)?;
+            let path = format!("{at}.{name}");
+            let type_name = self.type_of(property, &path)?;
             let field_type =
-                if BOXED.contains(&place.as_str()) { format!("Box<{type_name}>") } else { type_name };
+                if BOXED.contains(&path.as_str()) { format!("Box<{type_name}>") } else { type_name };
             fields.push_str(&field(name, &field_type, required(name)));
         }
         for (_, name, of) in EARLIER.iter().filter(|(place, ..)| at.rsplit('.').next() == Some(place)) {
@@ -281,7 +281,7 @@ pub struct {name} {{
 
 /// A field: absent values are not written, except for required fields.
 fn field(name: &str, type_name: &str, required: bool) -> String {
-    let own = field_name(name);
+    let name_in_rust = field_name(name);
     let (of, skipped) = match type_name {
         of if required => (of.to_owned(), ""),
         of if of.starts_with("Vec<") => (of.to_owned(), "Vec::is_empty"),
@@ -289,7 +289,7 @@ fn field(name: &str, type_name: &str, required: bool) -> String {
         of => (format!("Option<{of}>"), "Option::is_none"),
     };
     let mut attributes = Vec::new();
-    if camel_case(&own) != name {
+    if camel_case(&name_in_rust) != name {
         attributes.push(format!("rename = \"{name}\""));
     }
     if !skipped.is_empty() {
@@ -299,12 +299,12 @@ fn field(name: &str, type_name: &str, required: bool) -> String {
         [] => String::new(),
         all => format!("    #[serde({})]\n", all.join(", ")),
     };
-    format!("{attribute}    pub {own}: {of},\n")
+    format!("{attribute}    pub {name_in_rust}: {of},\n")
 }
 
 /// The name that serde derives from a field.
-fn camel_case(own: &str) -> String {
-    let mut parts = own.split('_');
+fn camel_case(snake_case: &str) -> String {
+    let mut parts = snake_case.split('_');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |name, part| {
         let (letter, rest) = part.split_at(usize::from(!part.is_empty()));
@@ -323,12 +323,12 @@ fn rust_name(kind: &str) -> String {
 /// `caCertificateRefs` as `ca_certificate_refs`.
 fn field_name(name: &str) -> String {
     let name = name.replace("CACertificates", "CaCertificates");
-    let mut own = String::new();
+    let mut snake_case = String::new();
     for letter in name.chars() {
         if letter.is_ascii_uppercase() {
-            own.push('_');
+            snake_case.push('_');
         }
-        own.push(letter.to_ascii_lowercase());
+        snake_case.push(letter.to_ascii_lowercase());
     }
-    if own == "type" || own == "where" { own + "_" } else { own }
+    if snake_case == "type" || snake_case == "where" { snake_case + "_" } else { snake_case }
 }

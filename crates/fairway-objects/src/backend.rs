@@ -139,18 +139,18 @@ impl BackendRef {
     #[must_use]
     pub fn from_pool(pool: ObjectKey, balance: &Balance) -> Self {
         let key = BackendKey(format!("InferencePool/{pool}{}", balance.suffix()).into());
-        let own = Self::new(pool, Arc::default(), &Transport::Plain, balance);
-        Self { key, via: BackendAddressSource::Pool, ..own }
+        let backend = Self::new(pool, Arc::default(), &Transport::Plain, balance);
+        Self { key, via: BackendAddressSource::Pool, ..backend }
     }
 
     /// A port of a ServiceImport.
     #[must_use]
     pub fn from_import(import: ObjectKey, port: Arc<str>, transport: &Transport, balance: &Balance) -> Self {
-        let own = Self::new(import, port, transport, balance);
+        let backend = Self::new(import, port, transport, balance);
         Self {
-            key: BackendKey(format!("ServiceImport/{}", own.key).into()),
+            key: BackendKey(format!("ServiceImport/{}", backend.key).into()),
             via: BackendAddressSource::Import,
-            ..own
+            ..backend
         }
     }
 
@@ -165,8 +165,8 @@ impl BackendRef {
             BackendPurpose::Extension => "extension",
         };
         let key = BackendKey(format!("{service}:{port}{};{mark}={}", transport.suffix(), by_url.host).into());
-        let own = Self::new(service, port.to_string().into(), transport, &Balance::default());
-        Self { key, by_url: Some(Arc::new(by_url)), ..own }
+        let backend = Self::new(service, port.to_string().into(), transport, &Balance::default());
+        Self { key, by_url: Some(Arc::new(by_url)), ..backend }
     }
 
     /// The Service, unless the reference names a host outside the cluster.
@@ -287,12 +287,12 @@ impl BackendRef {
     }
 
     fn external(&self, name: &str, ports: &[ServicePort]) -> Result<ResolvedTarget, ResolveError> {
-        let own = service_port(ports, &self.port, self.transport.port_protocol());
-        let own = own.and_then(|port| match &port.target_port {
+        let service_port = service_port(ports, &self.port, self.transport.port_protocol());
+        let target_port = service_port.and_then(|port| match &port.target_port {
             Some(IntOrString::Int(number)) => u16::try_from(*number).ok(),
             _ => u16::try_from(port.port).ok(),
         });
-        let port = own.or_else(|| self.port.parse().ok());
+        let port = target_port.or_else(|| self.port.parse().ok());
         let port = port.ok_or_else(|| ResolveError::NoPort { known_names: known_ports(ports) })?;
         let name = name.to_ascii_lowercase().trim_end_matches('.').into();
         Ok(ResolvedTarget::External(ExternalName { name, port }))
@@ -413,14 +413,14 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
         ResolvedTarget::Address(address) => vec![Endpoint::at(address)],
         ResolvedTarget::External(name) => {
             let by_service = origin.at("spec.externalName");
-            let place = if service.is_some() { &by_service } else { &origin };
+            let origin_of_endpoint = if service.is_some() { &by_service } else { &origin };
             let without = match &reference.by_url {
                 Some(by_url) => by_url.purpose.unavailable_consequence().to_owned(),
                 None => {
                     format!("the Service has no endpoint, and {}", reference.transport.without_endpoint())
                 }
             };
-            let (endpoints, refused) = external::endpoints(&name, inputs, place, &without);
+            let (endpoints, refused) = external::endpoints(&name, inputs, origin_of_endpoint, &without);
             diagnostics.extend(refused);
             endpoints
         }

@@ -78,9 +78,9 @@ pub fn levels(coding: ContentCoding) -> &'static Levels {
 
 /// The level to use for a requested one, and the limit that it exceeds. `None` if it is no level of the coding.
 #[must_use]
-pub fn level(coding: ContentCoding, wanted: i64) -> Option<(u8, Option<&'static LevelLimit>)> {
+pub fn level(coding: ContentCoding, requested: i64) -> Option<(u8, Option<&'static LevelLimit>)> {
     let Levels { range, limit, .. } = levels(coding);
-    let level = u8::try_from(wanted).ok().filter(|level| range.contains(level))?;
+    let level = u8::try_from(requested).ok().filter(|level| range.contains(level))?;
     let limit = limit.as_ref().filter(|limit| level > limit.highest);
     Some((limit.map_or(level, |limit| limit.highest), limit))
 }

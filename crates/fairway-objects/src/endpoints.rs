@@ -75,13 +75,13 @@ fn add_endpoints(into: &mut EndpointsByAddress, ip: IpAddr, numbers: &[u16], ent
 }
 
 /// The port's numbers in a slice, by name (EndpointSlice API: "must match the name of the Service port").
-fn port_numbers(slice: &EndpointSlice, wanted: &PortChoice) -> Vec<u16> {
+fn port_numbers(slice: &EndpointSlice, choice: &PortChoice) -> Vec<u16> {
     if slice.ports.is_empty() {
-        return wanted.number.into_iter().collect();
+        return choice.number.into_iter().collect();
     }
-    let named = slice.ports.iter().filter(|port| port.name.as_deref().unwrap_or_default() == &*wanted.name);
-    let fitting = named.filter(|port| is_port_of(wanted.protocol, port.protocol.as_deref()));
-    fitting.filter_map(|port| port.port.map_or(wanted.number, |number| u16::try_from(number).ok())).collect()
+    let named = slice.ports.iter().filter(|port| port.name.as_deref().unwrap_or_default() == &*choice.name);
+    let fitting = named.filter(|port| is_port_of(choice.protocol, port.protocol.as_deref()));
+    fitting.filter_map(|port| port.port.map_or(choice.number, |number| u16::try_from(number).ok())).collect()
 }
 
 pub(crate) const NO_ADDRESS: &str = "is no address";

@@ -120,11 +120,11 @@ fn describe_refusals(
         }
         AddressRefusal::Own => (format!("{address}, where Fairway itself listens"), String::new()),
     };
-    let more = match refused.len() - 1 {
+    let count = match refused.len() - 1 {
         0 => String::new(),
         more => format!(" and to {more} more refused addresses"),
     };
-    let problem = format!("\"{name}\" leads to {what}{more}");
+    let problem = format!("\"{name}\" leads to {what}{count}");
     Some(match left {
         0 => (Severity::Error, problem, format!("{without}{remedy}")),
         _ => (Severity::Warning, problem, format!("the other addresses are used{remedy}")),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_opens_its_range_and_nothing_else() {
+    fn an_exception_opens_only_its_range() {
         let allowed = vec!["127.0.0.0/8".parse().unwrap(), "fd00:ec2::254/128".parse().unwrap()];
         let external = ExternalNameOptions { allowed, ..ExternalNameOptions::default() };
         for open in ["127.0.0.1", "::ffff:127.0.0.1", "fd00:ec2::254"] {
@@ -283,13 +283,13 @@ mod tests {
     fn listeners_of_fairway_are_refused_despite_exceptions() {
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         let listener = |text| OwnListener { address: address(text), flag: "--own" };
-        let own = OwnAddresses {
+        let own_addresses = OwnAddresses {
             listeners: ["[::]:8080", "127.0.0.1:10254", "10.1.2.3:9443"].map(listener).into(),
             addresses: vec!["10.1.2.3".parse().unwrap(), "fd00::3".parse().unwrap()],
             gateways: Some(20_000..=29_999),
         };
         let allowed = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
-        let external = ExternalNameOptions { own_addresses: own, allowed, ..ExternalNameOptions::default() };
+        let external = ExternalNameOptions { own_addresses, allowed, ..ExternalNameOptions::default() };
         let refused = |text: &str| address_refusal(address(text), &external) == Some(AddressRefusal::Own);
         for own in [
             "10.1.2.3:8080",

@@ -45,8 +45,8 @@ impl InvalidField {
         Self { field: field.into(), value: Some(value.to_owned()), problem: problem.into() }
     }
 
-    fn too_many(field: &str, limit: usize, what: &str) -> Self {
-        Self { field: field.to_owned(), value: None, problem: format!("has more than {limit} {what}") }
+    fn too_many(field: &str, limit: usize, items: &str) -> Self {
+        Self { field: field.to_owned(), value: None, problem: format!("has more than {limit} {items}") }
     }
 }
 

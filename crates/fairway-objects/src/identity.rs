@@ -146,7 +146,7 @@ impl IdentitySpec<'_> {
                     CredentialLocation::Cookie(_) | CredentialLocation::Query(_) => false,
                 })
             };
-            if written.into_iter().any(|of| is_read(&of.header)) {
+            if written.into_iter().any(|location| is_read(&location.header)) {
                 return Err(IdentityFieldError::new(
                     "apiKey.from",
                     "a claim is written to the header with the key",

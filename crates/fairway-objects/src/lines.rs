@@ -60,7 +60,7 @@ impl FieldLines {
     /// Compares without decoding the paths: `matched_len` is how many bytes the current record's path shares with the
     /// wanted one, and follows from its prefix length and suffix.
     fn exact_line(&self, path: &str) -> Option<u32> {
-        let wanted = path.as_bytes();
+        let target = path.as_bytes();
         let (mut unread, mut matched_len, mut line) = (&*self.0, 0, 0);
         while let Some((prefix_len, after_prefix_len)) = unread.split_first() {
             unread = after_prefix_len;
@@ -74,8 +74,8 @@ impl FieldLines {
                 // differs in the same byte and `matched_len` stays.
                 continue;
             }
-            matched_len = prefix_len + common_prefix_len(suffix, &wanted[prefix_len..]);
-            if matched_len == wanted.len() && matched_len == prefix_len + suffix.len() {
+            matched_len = prefix_len + common_prefix_len(suffix, &target[prefix_len..]);
+            if matched_len == target.len() && matched_len == prefix_len + suffix.len() {
                 return Some(line);
             }
         }

@@ -29,8 +29,8 @@ impl OwnAddresses {
     /// The listener of this process that conflicts with one of these addresses.
     #[must_use]
     pub fn conflicting_listener(&self, protocol: PortProtocol, bind: &[SocketAddr]) -> Option<&OwnListener> {
-        let taken = |own: &&OwnListener| bind.iter().any(|address| overlaps(&own.address, address));
-        self.listeners.iter().filter(|_| protocol == PortProtocol::Tcp).find(taken)
+        let conflicts = |own: &&OwnListener| bind.iter().any(|address| overlaps(&own.address, address));
+        self.listeners.iter().filter(|_| protocol == PortProtocol::Tcp).find(conflicts)
     }
 }
 

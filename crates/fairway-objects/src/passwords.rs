@@ -39,13 +39,13 @@ impl UnusableHash {
     /// Describes where they are. Names only the first line: a file may have any number of them.
     #[must_use]
     pub fn format_locations(all: &[Self]) -> String {
-        let place = match all.first().and_then(|first| first.line) {
+        let location = match all.first().and_then(|first| first.line) {
             Some(line) => format!("the hash in line {line}"),
             None => "the hash of one of its users".to_owned(),
         };
         match all.len() {
-            0 | 1 => place,
-            count => format!("{place} (and {} more)", count - 1),
+            0 | 1 => location,
+            count => format!("{location} (and {} more)", count - 1),
         }
     }
 }

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_ready_pod_that_is_not_deleted_is_ready() {
+    fn only_a_ready_pod_without_a_deletion_time_is_ready() {
         assert!(pod(&named(), &running("True")).is_ready);
         assert!(!pod(&named(), &running("False")).is_ready);
         assert!(!pod(&named(), &json!({ "phase": "Pending" })).is_ready);

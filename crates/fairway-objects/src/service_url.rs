@@ -72,7 +72,7 @@ impl ServiceUrl {
         let slash = if target.starts_with('/') { "" } else { "/" };
         let target = parse_template(&[slash, target].concat())
             .map_err(|variable| variables::url_problem(text, &variable))?;
-        let place = match (authority.contains('$'), scheme) {
+        let part = match (authority.contains('$'), scheme) {
             (true, _) => match authority {
                 "$host" | "$http_host" | "$best_http_host" | "$server_name" | "${host}" => {
                     UrlDestination::OwnHost(scheme)
@@ -85,7 +85,7 @@ impl ServiceUrl {
                 None => return wrong("names no host"),
             },
         };
-        Ok(Self { destination: place, target })
+        Ok(Self { destination: part, target })
     }
 }
 

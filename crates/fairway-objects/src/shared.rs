@@ -52,8 +52,8 @@ impl TextCache {
             return text.into();
         }
         let add = |hash: usize, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
-        let place = text.bytes().fold(0, add) % MAX_TEXTS;
-        match &mut self.0[place] {
+        let slot = text.bytes().fold(0, add) % MAX_TEXTS;
+        match &mut self.0[slot] {
             Some(known) if **known == *text => Arc::clone(known),
             other => Arc::clone(other.insert(text.into())),
         }

@@ -31,14 +31,14 @@ pub fn page(url: &str, parameter: &str) -> Result<Template, String> {
             (true, None) => "",
             (false, None) => "?",
         };
-        let own = [
+        let parameter_parts = [
             TemplatePart::Text(format!("{mark}{parameter}=").into()),
             TemplatePart::Scheme,
             TemplatePart::Text("://".into()),
             TemplatePart::HttpHost,
             TemplatePart::EscapedRequestUri,
         ];
-        parts.extend(own);
+        parts.extend(parameter_parts);
     }
     Ok(Template(parts))
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_gets_the_url_unless_it_has_it() {
+    fn the_page_gets_the_url_unless_it_has_one() {
         const RETURN_URL: &str = "$scheme://$http_host$escaped_request_uri";
         let page = |url: &str, parameter: &str| page(url, parameter).unwrap().to_string();
         assert_eq!(
@@ -57,8 +57,8 @@ mod tests {
         );
         assert_eq!(page("https://a.test/?t=x", "back"), format!("https://a.test/?t=x&back={RETURN_URL}"));
         assert_eq!(page("/start", "rd"), format!("$scheme://$http_host/start?rd={RETURN_URL}"));
-        let own = "https://$host/oauth2/start?rd=$escaped_request_uri";
-        assert_eq!(page(own, "rd"), own);
+        let with_parameter = "https://$host/oauth2/start?rd=$escaped_request_uri";
+        assert_eq!(page(with_parameter, "rd"), with_parameter);
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn read(known: &ApiResource) -> String {
 }
 
 #[test]
-fn the_chart_grants_what_each_kind_of_the_gateway_api_needs_and_no_more() {
+fn the_chart_grants_exactly_the_permissions_of_each_gateway_api_kind() {
     let of_gateways = [GROUP, POLICY_GROUP, MULTICLUSTER_GROUP];
     let templates = [
         ("gateways", true, &of_gateways[..]),

@@ -128,8 +128,8 @@ fn rounds(text: &str) -> u32 {
     stated_rounds.map_or(5_000, |rounds| rounds.parse().unwrap_or(u32::MAX))
 }
 
-fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
-    verify_slices_are_equal(one, other).is_ok()
+fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
+    verify_slices_are_equal(left, right).is_ok()
 }
 
 #[cfg(test)]

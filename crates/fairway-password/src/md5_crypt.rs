@@ -44,9 +44,9 @@ pub(crate) fn md5_crypt(password: &[u8], magic: &str, salt: &str) -> [u8; 22] {
 
 fn encode(digest: &[u8]) -> [u8; 22] {
     let mut text = [0; 22];
-    let whole =
+    let encoded =
         BYTE_GROUPS.iter().map(|group| group.iter().fold(0, |bits, at| bits << 8 | usize::from(digest[*at])));
-    for (characters, bits) in text.chunks_mut(4).zip(whole.chain([usize::from(digest[LAST_DIGEST_BYTE])])) {
+    for (characters, bits) in text.chunks_mut(4).zip(encoded.chain([usize::from(digest[LAST_DIGEST_BYTE])])) {
         for (at, character) in characters.iter_mut().enumerate() {
             *character = ALPHABET[bits >> (6 * at) & 63];
         }

@@ -253,7 +253,7 @@ impl Graph {
         let ends = |number: usize| dfa.is_match_state(dfa.next_eoi_state(self.states[number]));
         let matches = |number: usize| dfa.is_match_state(self.states[number]);
         let mut waiting: Vec<usize> = (0..self.states.len()).filter(|number| matches(*number)).collect();
-        let mut seen = vec![false; self.states.len()];
+        let mut visited = vec![false; self.states.len()];
         let mut first = true;
         let mut reached = waiting.clone();
         while !waiting.is_empty() {
@@ -266,7 +266,7 @@ impl Graph {
             reached = Vec::new();
             for number in std::mem::take(&mut waiting) {
                 for next in &self.next[number] {
-                    if !std::mem::replace(&mut seen[*next], true) {
+                    if !std::mem::replace(&mut visited[*next], true) {
                         reached.push(*next);
                     }
                 }

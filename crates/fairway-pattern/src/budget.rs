@@ -121,10 +121,10 @@ impl Budget {
         };
         let others_passing = of_others(&self.prefix_checks);
         let mut heaviest = self.heaviest.get(namespace).copied().unwrap_or_default();
-        let checked = |own: u64, others: u64| {
-            let left = MAX_PATH_STEPS.saturating_sub(others + others_passing) / 8 * 7;
-            if own + passing > left {
-                Err(Exceeded::Steps { needed: own + passing, nodes_left: left })
+        let checked = |total: u64, others: u64| {
+            let budget = MAX_PATH_STEPS.saturating_sub(others + others_passing) / 8 * 7;
+            if total + passing > budget {
+                Err(Exceeded::Steps { needed: total + passing, nodes_left: budget })
             } else {
                 Ok(())
             }
@@ -132,9 +132,9 @@ impl Budget {
         checked(heaviest, 0)?;
         if steps > 0 {
             self.for_each_path(start, |way| {
-                let own = way.get(namespace).copied().unwrap_or_default() + steps;
-                heaviest = heaviest.max(own);
-                checked(own, of_others(way))
+                let own_steps = way.get(namespace).copied().unwrap_or_default() + steps;
+                heaviest = heaviest.max(own_steps);
+                checked(own_steps, of_others(way))
             })?;
             *self.starts.entry(start.into()).or_default().entry(namespace.clone()).or_default() += steps;
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_leaves_something_to_each_that_comes_later() {
+    fn a_namespace_leaves_budget_for_later_ones() {
         let mut budget = Budget::default();
         let greedy = |budget: &mut Budget, name| admitted(budget, name, (0..10_000).map(|_| "/".to_owned()));
         let counts = ["a", "b", "c"].map(|name| greedy(&mut budget, name));

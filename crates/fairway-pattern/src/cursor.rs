@@ -43,6 +43,6 @@ impl<'t> Parser<'t> {
 }
 
 /// Rejects a PCRE feature that this crate does not support.
-pub(crate) fn unsupported(what: &str) -> Refusal {
-    Refusal::because(format!("{what} is not supported"))
+pub(crate) fn unsupported(construct: &str) -> Refusal {
+    Refusal::because(format!("{construct} is not supported"))
 }

@@ -78,8 +78,8 @@ impl Finder {
         let finder = Self { plain, ways: ways.collect::<Result<_, Refusal>>()?, work };
         let steps = finder.cost().steps;
         if steps > MAX_ENGINE_STEPS {
-            let what = format!("{MAX_ENGINE_STEPS} steps to find its captures in a path of 8 KiB: {steps}");
-            return Err(Refusal::exceeds(what));
+            let cost = format!("{MAX_ENGINE_STEPS} steps to find its captures in a path of 8 KiB: {steps}");
+            return Err(Refusal::exceeds(cost));
         }
         Ok(finder)
     }

@@ -52,7 +52,7 @@ pub(crate) fn clauses(parsed: Parsed) -> Result<Vec<Clause>, Refusal> {
             [line_feed.map(|byte| Node::Byte(ByteSet::single(byte))), Some(Node::Assert(Assertion::End))];
         let ends_with =
             |node: Node| Node::Concat([node].into_iter().chain(end.iter().flatten().cloned()).collect());
-        let more = looks.iter().map(|(negative, look)| Guard {
+        let look_guards = looks.iter().map(|(negative, look)| Guard {
             negative: *negative,
             before: None,
             node: ends_with(Node::Concat(vec![Node::anything(), look.clone()])),
@@ -60,7 +60,7 @@ pub(crate) fn clauses(parsed: Parsed) -> Result<Vec<Clause>, Refusal> {
         });
         Clause {
             branches: vec![ends_with(node.clone())],
-            guards: guards.iter().cloned().chain(more).collect(),
+            guards: guards.iter().cloned().chain(look_guards).collect(),
         }
     };
     last_line.iter().map(|it| Ok(clause(it))).collect()
@@ -134,6 +134,6 @@ pub(crate) fn uncertain() -> Refusal {
     )
 }
 
-fn unsupported(place: &str, instead: &str) -> Refusal {
-    Refusal::because(format!("look-around {place} is not supported; {instead}"))
+fn unsupported(position: &str, instead: &str) -> Refusal {
+    Refusal::because(format!("look-around {position} is not supported; {instead}"))
 }

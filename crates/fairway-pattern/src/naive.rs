@@ -34,11 +34,11 @@ fn matches(node: &Node, text: &[u8], at: usize, then: &mut dyn FnMut(usize) -> b
                 max: max.map(|max| max - 1),
                 greedy: true,
             };
-            let more = max.is_none_or(|max| max > 0)
+            let repeats = max.is_none_or(|max| max > 0)
                 && matches(node, text, at, &mut |end| {
                     (end > at || *min > 0) && matches(&once(*min, *max), text, end, then)
                 });
-            more || *min == 0 && then(at)
+            repeats || *min == 0 && then(at)
         }
         Node::Assert(assertion) => holds(*assertion, text, at) && then(at),
         Node::Look { side: LookDirection::Ahead, negative, node } => {
@@ -52,8 +52,8 @@ fn matches(node: &Node, text: &[u8], at: usize, then: &mut dyn FnMut(usize) -> b
 }
 
 fn holds(assertion: Assertion, text: &[u8], at: usize) -> bool {
-    let word = |place: Option<usize>| {
-        place.and_then(|it| text.get(it)).is_some_and(|byte| ByteSet::word().contains(*byte))
+    let word = |is_word: Option<usize>| {
+        is_word.and_then(|it| text.get(it)).is_some_and(|byte| ByteSet::word().contains(*byte))
     };
     let boundary = word(at.checked_sub(1)) != word(Some(at));
     match assertion {

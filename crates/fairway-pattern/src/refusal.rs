@@ -19,8 +19,8 @@ impl Refusal {
     }
 
     /// An exceeded limit.
-    pub(crate) fn exceeds(what: impl fmt::Display) -> Self {
-        Self { reason: format!("needs more than {what}"), work: MAX_BUILD_WORK }
+    pub(crate) fn exceeds(bound: impl fmt::Display) -> Self {
+        Self { reason: format!("needs more than {bound}"), work: MAX_BUILD_WORK }
     }
 
     /// More than this many bytes.

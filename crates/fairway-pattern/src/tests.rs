@@ -58,7 +58,7 @@ fn a_dollar_is_also_before_a_last_line_feed() {
 }
 
 #[test]
-fn bytes_are_compared_and_letters_are_those_of_ascii() {
+fn bytes_are_compared_and_case_is_ascii() {
     assert_matches(&[
         ("/.$", &["/a", "/\t"], &["/", "/\n", "/\u{e9}"]),
         ("/..$", &["/\u{e9}"], &["/a"]),
@@ -78,7 +78,7 @@ fn bytes_are_compared_and_letters_are_those_of_ascii() {
 }
 
 #[test]
-fn syntax_means_what_it_means_in_pcre() {
+fn syntax_has_the_meaning_of_pcre() {
     assert_matches(&[
         ("/a|/b", &["/a", "/b", "/x/b"], &["/x/a"]),
         ("/(?:a|b)$", &["/a", "/b"], &["/x/b"]),
@@ -176,7 +176,7 @@ fn look_around_is_match_and_not_match() {
 }
 
 #[test]
-fn a_pattern_anywhere_in_a_text_is_what_it_is_by_itself() {
+fn an_unanchored_pattern_matches_like_an_anchored_one_elsewhere() {
     let pattern = Pattern::anywhere("CN=(a|b)", false).unwrap();
     assert!(pattern.is_match(b"CN=a") && pattern.is_match(b"O=x\n,CN=b,C=y"));
     assert!(!pattern.is_match(b"cn=a") && !pattern.is_match(b"CN=c"));
@@ -186,7 +186,7 @@ fn a_pattern_anywhere_in_a_text_is_what_it_is_by_itself() {
 }
 
 #[test]
-fn groups_keep_their_numbers_beside_look_around() {
+fn groups_keep_their_numbers_next_to_look_around() {
     for (pattern, path, groups) in [
         ("/api/(?!(health)|version)(.*)", "/api/users", &[None, Some("users")][..]),
         ("/((?!api)[a-z]+)/(.*)", "/web/x/y", &[Some("web"), Some("x/y")]),
@@ -222,7 +222,7 @@ fn groups_of_an_earlier_search_are_cleared() {
 }
 
 #[test]
-fn a_group_of_everything_ends_before_a_line_feed_wherever_it_stands() {
+fn a_group_of_everything_ends_before_a_line_feed_at_any_position() {
     let finder = Finder::new("/(.*)", true).unwrap();
     for length in 0..20 {
         for place in 0..length {

@@ -113,8 +113,8 @@ impl Costs {
     /// The number of failed requests that were self-inflicted.
     #[must_use]
     pub fn self_inflicted(&self) -> u64 {
-        let own = Attribution::ALL.into_iter().filter(|it| it.is_self_inflicted());
-        own.map(|it| self.count(it, RequestOutcome::Failed)).sum()
+        let self_inflicted = Attribution::ALL.into_iter().filter(|it| it.is_self_inflicted());
+        self_inflicted.map(|it| self.count(it, RequestOutcome::Failed)).sum()
     }
 
     /// Counts a request.
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_found_under_its_own_name_only() {
+    fn each_counter_has_its_own_name() {
         let mut costs = Costs::default();
         for attribution in Attribution::ALL {
             costs.add(attribution, RequestOutcome::Failed);

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_meet_the_steps_in_their_order_and_what_is_held_follows_at_the_end() {
+    fn bytes_pass_the_steps_in_order_and_buffered_ones_follow_at_the_end() {
         let mut steps = BodySteps(vec![Box::new(Hoard::default()), Box::new(UpperCase)]);
         assert_eq!((steps.takes(100), steps.keep_length()), (7, false));
         let mut out = Vec::new();

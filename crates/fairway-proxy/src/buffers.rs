@@ -485,7 +485,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn picked_endpoints_are_read_in_their_order_and_are_those_of_one_request() {
+    fn picked_endpoints_are_read_in_order_and_belong_to_one_request() {
         let mut extras = Extras::default();
         extras.pick_endpoints(
             "10.0.0.2:8000, nonsense,[::ffff:10.0.0.1]:8000,10.0.0.3,fd00::1:80,[fd00::1]:80",
@@ -512,7 +512,7 @@ mod tests {
 
     /// The next request may be logged, or be one of Fairway's own, before any guard runs.
     #[test]
-    fn who_asked_is_nobody_of_the_next_exchange() {
+    fn the_caller_of_one_exchange_is_unknown_to_the_next() {
         let mut buffers = Buffers::default();
         buffers.extras.write().identity.api_client = Some("billing".into());
         buffers.trim();

@@ -21,13 +21,13 @@ pub(crate) async fn read(
 ) -> Result<(ClientHello, Vec<u8>), Fault> {
     let reading = async {
         let mut reader = HelloReader::new();
-        let mut seen = 0;
+        let mut peeked = 0;
         loop {
-            let hello = reader.read(&bytes[seen..]).map_err(|_| Fault::ClientGone)?;
+            let hello = reader.read(&bytes[peeked..]).map_err(|_| Fault::ClientGone)?;
             if let Some(hello) = hello {
                 return Ok((hello, bytes));
             }
-            seen = bytes.len();
+            peeked = bytes.len();
             bytes.reserve(READ_BYTES);
             if stream.read_buf(&mut bytes).await.map_err(|_| Fault::ClientGone)? == 0 {
                 return Err(Fault::ClientGone);

@@ -341,8 +341,8 @@ impl Sockets {
                     || Verification::from_listener(model, errors),
                     |previous| previous.verification.clone(),
                 );
-            let own = ClientLimits::for_listener(&snapshot.config().settings, &model.clients);
-            let client_limits = (own != *default_client_limits).then(|| Box::new(own));
+            let own_limits = ClientLimits::for_listener(&snapshot.config().settings, &model.clients);
+            let client_limits = (own_limits != *default_client_limits).then(|| Box::new(own_limits));
             let slot = usize::from(id.slot);
             if entries.len() <= slot {
                 entries.resize_with(slot + 1, || None);
@@ -647,8 +647,9 @@ impl Listening {
     /// Whether another listener than `id` at its addresses serves `name` (lower case) and verifies clients.
     pub(crate) fn is_verified_elsewhere(&self, id: ListenerId, name: &str) -> bool {
         let by_names = self.ports.iter().filter_map(|port| port.carries.by_name());
-        let mut own = by_names.filter(|names| names.values().any(|it| *it == ConnectionTarget::Listener(id)));
-        own.any(|names| match names.choose(Some(name)) {
+        let mut targets =
+            by_names.filter(|names| names.values().any(|it| *it == ConnectionTarget::Listener(id)));
+        targets.any(|names| match names.choose(Some(name)) {
             Some(ConnectionTarget::Listener(other)) => {
                 *other != id && !matches!(self.verification(*other), Verification::None)
             }
@@ -729,8 +730,8 @@ impl ListenerIds {
         self.by_name.retain(|name, (protocol, _)| {
             listeners.get(name).is_some_and(|listener| listener.protocol == *protocol)
         });
-        let taken: HashSet<u16> = self.by_name.values().map(|(_, id)| id.slot).collect();
-        let mut vacant = (0..=u16::MAX).filter(|slot| !taken.contains(slot));
+        let used_slots: HashSet<u16> = self.by_name.values().map(|(_, id)| id.slot).collect();
+        let mut vacant = (0..=u16::MAX).filter(|slot| !used_slots.contains(slot));
         for listener in listeners.values() {
             if self.by_name.contains_key(&listener.name) {
                 continue;

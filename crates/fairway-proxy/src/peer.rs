@@ -99,8 +99,8 @@ impl Peer {
 
     /// Whether the listener verified the client with exactly these CAs.
     pub(crate) fn is_verified_by(&self, trust: &Arc<ClientTrust>) -> bool {
-        let own = self.details.as_ref().and_then(|details| details.trust.as_ref());
-        own.is_some_and(|own| Arc::ptr_eq(own, trust))
+        let own_trust = self.details.as_ref().and_then(|details| details.trust.as_ref());
+        own_trust.is_some_and(|own| Arc::ptr_eq(own, trust))
     }
 
     /// How the listener was selected, if by another name than `host`.

@@ -286,7 +286,8 @@ impl TestWorker {
         mut config: Config,
         script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
-        let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
+        let backends: Vec<Backend> =
+            config.backends.values().map(|backend| Backend::clone(backend)).collect();
         for backend in backends {
             let backend = Backend { protocol, ..backend };
             config.backends.insert(backend.key.clone(), Arc::new(backend));
@@ -313,9 +314,9 @@ impl TestWorker {
     ) -> Self {
         let mut config = config_with_rule(endpoints, edit);
         for (name, number) in [("a", 100), ("b", 101), ("c", 102)] {
-            let one = config.backends.values().next().expect("one backend");
+            let template = config.backends.values().next().expect("one backend");
             let endpoints = vec![Endpoint::at(endpoint(number))];
-            let backend = Backend { key: name.into(), endpoints, ..Backend::clone(one) };
+            let backend = Backend { key: name.into(), endpoints, ..Backend::clone(template) };
             config.backends.insert(backend.key.clone(), Arc::new(backend));
         }
         let (network, connects) = ScriptedNetwork::new(script);
@@ -570,8 +571,8 @@ impl Client {
             if let Some((_, used)) = parse(&self.pending) {
                 return String::from_utf8(self.pending.drain(..used).collect()).expect("text");
             }
-            let more = self.stream.read_buf(&mut self.pending).await.unwrap_or(0);
-            assert!(more > 0, "a response: {:?}", String::from_utf8_lossy(&self.pending));
+            let count = self.stream.read_buf(&mut self.pending).await.unwrap_or(0);
+            assert!(count > 0, "a response: {:?}", String::from_utf8_lossy(&self.pending));
         }
     }
 

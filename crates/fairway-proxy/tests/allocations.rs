@@ -121,7 +121,7 @@ fn per_request_with(
 const HELLO: &[u8] = include_bytes!("../../../fuzz/corpus/client_hello/plain");
 
 /// TLS passthrough: called by the only test, because the whole process is counted.
-fn bytes_that_pass_through_allocate_nothing() {
+fn forwarded_bytes_allocate_nothing() {
     let setup = Setup::to(&[endpoint(PLAIN, b"\r\n\r\n")]);
     let mut config = setup.config();
     let listener = Listener::new("pass", ListenerProtocol::TlsPassthrough, 443, "pass");
@@ -197,7 +197,7 @@ fn datagrams_of_a_session_allocate_nothing() {
 }
 
 #[test]
-fn requests_on_warm_connections_allocate_next_to_nothing() {
+fn requests_on_warm_connections_allocate_almost_nothing() {
     let mut post = b"POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1000\r\n\r\n".to_vec();
     post.resize(post.len() + 999, b'a');
     post.push(b'.');
@@ -214,18 +214,18 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
         println!("{name}: {allocations:.4} allocations per request");
         assert!(allocations < f64::from(most) + 0.05, "{name}: {allocations} allocations per request");
     }
-    traces_that_are_not_sampled_allocate_nothing();
-    belonging_allocates_nothing();
-    credentials_that_are_known_allocate_nothing();
-    traffic_of_its_own_allocates_nothing();
-    clients_that_are_looked_up_allocate_nothing();
-    bytes_that_pass_through_allocate_nothing();
+    unsampled_traces_allocate_nothing();
+    session_lookups_allocate_nothing();
+    cached_credentials_allocate_nothing();
+    traffic_settings_of_a_backend_allocate_nothing();
+    geoip_lookups_allocate_nothing();
+    forwarded_bytes_allocate_nothing();
     datagrams_of_a_session_allocate_nothing();
-    an_adoption_allocates_nothing_for_backends_that_stay();
+    an_adoption_allocates_nothing_for_unchanged_backends();
 }
 
 /// Continued and new traces: called by the only test, because the whole process is counted.
-fn traces_that_are_not_sampled_allocate_nothing() {
+fn unsampled_traces_allocate_nothing() {
     let traced = |propagation| {
         move |mut config: Config| {
             let tracing =
@@ -248,7 +248,7 @@ fn traces_that_are_not_sampled_allocate_nothing() {
 }
 
 /// A change of one of many backends: called by the only test, because the whole process is counted.
-fn an_adoption_allocates_nothing_for_backends_that_stay() {
+fn an_adoption_allocates_nothing_for_unchanged_backends() {
     const BACKENDS: usize = 20_000;
     let setup = Setup::to(&[]);
     let mut config = setup.config();
@@ -275,7 +275,7 @@ fn an_adoption_allocates_nothing_for_backends_that_stay() {
 }
 
 /// Continued sessions, and hashes: called by the only test, because the whole process is counted.
-fn belonging_allocates_nothing() {
+fn session_lookups_allocate_nothing() {
     let cookie = |begins| {
         SessionKey::Cookie(Arc::new(SessionCookie {
             name: "route".into(),
@@ -304,7 +304,7 @@ fn belonging_allocates_nothing() {
 }
 
 /// A remembered token, an API key, and rules over both: called by the only test as well.
-fn credentials_that_are_known_allocate_nothing() {
+fn cached_credentials_allocate_nothing() {
     let signer = Signer::ed25519("a");
     let claims =
         json!({"iss": "https://login.test", "sub": "alice", "groups": ["staff"], "exp": 9_999_999_999_u64});
@@ -361,7 +361,7 @@ fn credentials_that_are_known_allocate_nothing() {
 }
 
 /// Rules, headers and log lines with country and autonomous system: called by the only test as well.
-fn clients_that_are_looked_up_allocate_nothing() {
+fn geoip_lookups_allocate_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (places, networks) = (folder.path().join("city"), folder.path().join("asn"));
     let home = mmdb::country("DE", "Germany");
@@ -397,7 +397,7 @@ fn clients_that_are_looked_up_allocate_nothing() {
 }
 
 /// A listener and a backend with traffic settings of their own: called by the only test as well.
-fn traffic_of_its_own_allocates_nothing() {
+fn traffic_settings_of_a_backend_allocate_nothing() {
     let of_its_own = |mut config: Config| {
         let mut listener = Listener::clone(&config.listeners["http"]);
         listener.clients = ClientTraffic {

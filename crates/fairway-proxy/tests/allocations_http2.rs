@@ -240,7 +240,7 @@ fn endpoint_of_http1() -> SocketAddr {
 }
 
 #[test]
-fn requests_on_warm_streams_allocate_next_to_nothing() {
+fn requests_on_warm_streams_allocate_almost_nothing() {
     for (name, protocol, to, most) in [
         ("HTTP/2 to HTTP/1", BackendProtocol::Http1, endpoint_of_http1(), 0.02),
         ("HTTP/2 to HTTP/2", BackendProtocol::H2c, endpoint(), 0.02 + A_NEW_CONNECTION / 900.0),

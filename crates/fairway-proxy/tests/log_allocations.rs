@@ -17,7 +17,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 #[test]
-fn a_line_allocates_nothing_where_there_is_room_for_it() {
+fn a_log_line_allocates_nothing_if_it_fits() {
     let mut request = Head::new();
     request.start_request(b"GET", b"/a?b=c");
     request.append(b"User-Agent", b"one \" two \xff");
@@ -88,12 +88,12 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
         clock: &clock,
         process: &process,
     };
-    let more = " $msec $time_iso8601 $arg_b $uri $cookie_a $hostname $geoip_city $remote_port $connection $jwt_claim_sub \
+    let variables = " $msec $time_iso8601 $arg_b $uri $cookie_a $hostname $geoip_city $remote_port $connection $jwt_claim_sub \
                 $opentelemetry_trace_id $opentelemetry_span_id \
                 $connection_requests $ssl_protocol $ssl_cipher $ssl_server_name $upstream_http_a $upstream_cookie_sid";
     let mut out = Vec::with_capacity(4096);
     for escape in [LogEscape::Nginx, LogEscape::Json] {
-        let format = LogFormat::read(&[LogFormat::BUILT_IN, more].concat(), escape).unwrap().format;
+        let format = LogFormat::read(&[LogFormat::BUILT_IN, variables].concat(), escape).unwrap().format;
         let region = Region::new(COUNTED);
         line.write(&format, &mut out);
         let counted = region.change();

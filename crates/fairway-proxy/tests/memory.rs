@@ -51,8 +51,8 @@ async fn above_the_memory_budget_requests_are_503_until_there_is_room_again() {
     let ballast = std::hint::black_box(vec![1_u8; 192 * MIB]);
     proxy.expect_metric("fairway_shedding_workers", 1).await;
     for thread in ["fairway-memory", "worker-0"] {
-        let what = format!("{thread} returns all memory that nothing uses");
-        eventually(&what, limit, || async { has_returned(thread, ReturnScope::All) }).await;
+        let context = format!("{thread} returns all memory that nothing uses");
+        eventually(&context, limit, || async { has_returned(thread, ReturnScope::All) }).await;
     }
     let response = client.exchange(&Request::get(HOST, "/")).await.unwrap();
     assert_eq!((response.status, response.header("Retry-After")), (503, Some("1")));

@@ -102,7 +102,9 @@ impl CompiledRule {
         let denies = *decision == Decision::Deny;
         let is_from = |address: IpAddr| sources.iter().any(|range| range.contains(&address));
         let has_claims = |known: &Claims| {
-            claims.iter().all(|of| known.has_any(&of.claim, of.values.iter().map(|value| &**value)))
+            claims
+                .iter()
+                .all(|required| known.has_any(&required.claim, required.values.iter().map(|value| &**value)))
                 && scopes.iter().all(|scope| known.has_scope(scope))
         };
         (sources.is_empty() || caller.address.map_or(denies, is_from))
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_nobody_knows_is_a_reason_to_deny_and_none_to_allow() {
+    fn an_unknown_country_allows_denying_and_prevents_allowing() {
         let country = |code: &str| code.parse::<CountryCode>().unwrap();
         let holds = |decision, lookup: GeoLookup<CountryCode>| {
             let mut rule = AuthorizationRule::new(decision);
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_rule_has_is_looked_up() {
+    fn only_the_databases_of_a_rule_are_looked_up() {
         let reads = |edit: fn(&mut AuthorizationRule)| {
             let mut rule = AuthorizationRule::new(Decision::Deny);
             edit(&mut rule);

@@ -49,7 +49,7 @@ pub(crate) enum PathTest {
 pub(crate) fn proposals(host: &VirtualHost) -> impl Iterator<Item = RankedMatch<'_>> {
     let rules = host.routes.iter().flat_map(|route| route.rules.iter().map(move |rule| (route, rule)));
     rules.zip(0..).flat_map(|((route, rule), number)| {
-        rule.matches.iter().map(move |of| RankedMatch { route, rule: number, source: of })
+        rule.matches.iter().map(move |route_match| RankedMatch { route, rule: number, source: route_match })
     })
 }
 

@@ -48,30 +48,31 @@ impl ClientLimits {
     /// The limits of a listener with its own settings. A value that would block everything is ignored
     /// ([`limit_problems`] reports it).
     #[must_use]
-    pub fn for_listener(settings: &Settings, own: &ClientTraffic) -> Self {
+    pub fn for_listener(settings: &Settings, traffic: &ClientTraffic) -> Self {
         let everywhere = &settings.downstream;
-        let header_names = own.header_names.unwrap_or(everywhere.header_names);
-        let blocked = own.blocked.as_ref().or(settings.blocked.as_ref()).map(BlockedClientsCheck::compiled);
-        let time = |own: Option<Duration>, everywhere| some_time(own).unwrap_or(everywhere).min(YEAR);
+        let header_names = traffic.header_names.unwrap_or(everywhere.header_names);
+        let blocked =
+            traffic.blocked.as_ref().or(settings.blocked.as_ref()).map(BlockedClientsCheck::compiled);
+        let time = |limit: Option<Duration>, everywhere| some_time(limit).unwrap_or(everywhere).min(YEAR);
         Self {
-            idle_timeout: time(own.idle_timeout, everywhere.idle_timeout),
-            head_timeout: time(own.head_timeout, everywhere.head_timeout),
-            handshake_timeout: time(own.handshake_timeout, everywhere.handshake_timeout),
-            requests_per_connection: own
+            idle_timeout: time(traffic.idle_timeout, everywhere.idle_timeout),
+            head_timeout: time(traffic.head_timeout, everywhere.head_timeout),
+            handshake_timeout: time(traffic.handshake_timeout, everywhere.handshake_timeout),
+            requests_per_connection: traffic
                 .requests_per_connection
                 .filter(|requests| *requests > 0)
                 .unwrap_or(everywhere.requests_per_connection)
                 .max(1),
-            streams: own.streams.map_or(everywhere.http2.streams, NonZeroU32::get),
-            early_data: own.early_data.unwrap_or(everywhere.http3.early_data),
-            stream_idle_timeout: time(own.idle_timeout, settings.streams.idle_timeout),
-            forwarded: own.forwarded.as_ref().unwrap_or(&settings.forwarded).clone(),
+            streams: traffic.streams.map_or(everywhere.http2.streams, NonZeroU32::get),
+            early_data: traffic.early_data.unwrap_or(everywhere.http3.early_data),
+            stream_idle_timeout: time(traffic.idle_timeout, settings.streams.idle_timeout),
+            forwarded: traffic.forwarded.as_ref().unwrap_or(&settings.forwarded).clone(),
             is_usual: header_names == HeaderNames::Plain && blocked.is_none(),
             header_names,
-            rejects_unknown_names: own.reject_unknown_names.unwrap_or(everywhere.reject_unknown_names),
+            rejects_unknown_names: traffic.reject_unknown_names.unwrap_or(everywhere.reject_unknown_names),
             blocked,
-            max_body: own.max_body,
-            tracing: own.tracing.as_ref().or(settings.tracing.as_ref()).cloned(),
+            max_body: traffic.max_body,
+            tracing: traffic.tracing.as_ref().or(settings.tracing.as_ref()).cloned(),
         }
     }
 
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_that_says_nothing_has_what_holds_everywhere() {
+    fn an_unset_listener_uses_the_general_values() {
         let mut settings = Settings::default();
         settings.downstream.idle_timeout = Duration::from_secs(7);
         settings.downstream.http2.streams = 9;
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_of_a_listener_comes_before_that_of_all() {
+    fn each_value_of_a_listener_overrides_the_general_one() {
         let second = Duration::from_secs(1);
         let trust = ForwardedTrust {
             ranges: vec!["10.0.0.0/8".parse().unwrap()],
@@ -142,7 +143,7 @@ mod tests {
             user_agents: vec![ValueTest::AnyCase("bot".into())],
             ..BlockedClients::default()
         });
-        let own = ClientTraffic {
+        let traffic = ClientTraffic {
             forwarded: Some(trust.clone()),
             idle_timeout: Some(second),
             head_timeout: Some(second * 2),
@@ -172,11 +173,11 @@ mod tests {
             tracing: None,
             is_usual: false,
         };
-        assert_eq!(ClientLimits::for_listener(&Settings::default(), &own), expected);
+        assert_eq!(ClientLimits::for_listener(&Settings::default(), &traffic), expected);
     }
 
     #[test]
-    fn what_would_let_nothing_pass_is_named_and_not_used() {
+    fn a_value_that_would_block_everything_is_reported_and_unused() {
         let mut listener = Listener::new("edge", ListenerProtocol::Https, 443, "t");
         assert_eq!(limit_problems(&listener).count(), 0);
         let zero = Some(Duration::ZERO);
@@ -201,8 +202,8 @@ mod tests {
 
     #[test]
     fn no_time_is_too_long_for_the_clock() {
-        let own = ClientTraffic { idle_timeout: Some(Duration::MAX), ..ClientTraffic::default() };
-        let clients = ClientLimits::for_listener(&Settings::default(), &own);
+        let traffic = ClientTraffic { idle_timeout: Some(Duration::MAX), ..ClientTraffic::default() };
+        let clients = ClientLimits::for_listener(&Settings::default(), &traffic);
         assert!(std::time::Instant::now().checked_add(clients.idle_timeout).is_some());
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_those_of_nginx() {
+    fn conditions_match_as_in_nginx() {
         let condition = |test, negated| {
             CompiledCondition::compiled(&Condition { value: Template::default(), test, negated }).unwrap()
         };

@@ -109,12 +109,12 @@ impl Conditions {
 }
 
 impl NamedValueTest {
-    fn compiled(field: &NamedValueMatch, place: &str) -> Result<Self, String> {
+    fn compiled(field: &NamedValueMatch, location: &str) -> Result<Self, String> {
         let value = match &field.value {
             TextMatch::Exact(text) => TextTest::Exact(text.clone()),
             TextMatch::Regex(pattern) => TextTest::Regex(
                 Pattern::shared(pattern, Anchor::Both, false)
-                    .map_err(|why| format!("the regular expression of {place} {:?} {why}", field.name))?,
+                    .map_err(|why| format!("the regular expression of {location} {:?} {why}", field.name))?,
             ),
         };
         Ok(Self { name: field.name.clone(), value })
@@ -123,11 +123,11 @@ impl NamedValueTest {
     /// Whether any value of the header is denied, or all of them joined, which is how a backend may read them.
     fn refuses_header(&self, fields: &impl Fields) -> bool {
         let mut values = 0;
-        let one = fields.any(&self.name, |value| {
+        let refused = fields.any(&self.name, |value| {
             values += 1;
             self.value.refuses(value)
         });
-        one || values > 1 && self.refuses_joined(fields)
+        refused || values > 1 && self.refuses_joined(fields)
     }
 
     /// Joins values as in RFC 9110 §5.2 and, for cookies, RFC 6265 §4.2.1.
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refuses_looks_at_every_value_of_a_name() {
+    fn refusals_check_every_value_of_a_name() {
         let regex = |pattern: &str| field("x-a", TextMatch::Regex(pattern.into()));
         let bad = Match { headers: regex("bad"), ..Match::default() };
         let not_good = Match { headers: regex("[a-z](?!ood$).*"), ..Match::default() };
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refuses_sees_the_values_of_a_name_joined_too() {
+    fn refusals_check_the_joined_values_of_a_name_too() {
         let regex = |name: &str, pattern: &str| Match {
             headers: field(name, TextMatch::Regex(pattern.into())),
             ..Match::default()
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refuses_reads_a_query_as_any_backend_does() {
+    fn refusals_read_a_query_like_any_backend() {
         let match_on = |name: &str, pattern: &str| Match {
             query: field(name, TextMatch::Regex(pattern.into())),
             ..Match::default()
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_too_long_is_refused_and_leads_nowhere() {
+    fn an_oversized_value_is_refused_and_matches_no_route() {
         let regex = |name| field(name, TextMatch::Regex("x*y".into()));
         let header = Match { headers: regex("x-a"), ..Match::default() };
         let parameter = Match { query: regex("q"), ..Match::default() };
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_regex_says_where() {
+    fn an_invalid_regex_is_reported_with_its_position() {
         let route_match = Match { headers: field("x-a", TextMatch::Regex("(".into())), ..Match::default() };
         let why = Conditions::compiled(&route_match).unwrap_err();
         assert!(why == "the regular expression of header \"x-a\" cannot be used: unclosed group", "{why}");

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_for_every_origin_is_one_of_the_fields_and_goes_first() {
+    fn a_wildcard_origin_is_a_fixed_header_and_comes_first() {
         use CorsMode::{GatewayApi, IngressNginx};
         let (any, one) = (CorsOrigin::Any, CorsOrigin::Exact("https://a.test".into()));
         for (origins, manner, credentials, open, varies) in [

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_path_is_kept_once() {
+    fn equal_paths_are_stored_once() {
         let twice = vec![PathMatch::Prefix("/a".into()); MAX_PATHS * 2];
         let few = FewPaths::from_matches(&ordered(&host(twice))).expect("it is one path");
         assert_eq!((few.count, few.find(b"/a/b")), (1, Some((0, 2))));

@@ -153,9 +153,9 @@ impl CompiledHost {
     /// Compiles `model` and acquires the slots of its backends; [`Self::release`] releases them.
     pub(crate) fn compiled(model: &Arc<VirtualHost>, slots: &mut Slots) -> Self {
         let mut problems = Vec::new();
-        let places =
+        let rule_indexes =
             model.routes.iter().flat_map(|route| (0..route.rules.len()).map(move |number| (route, number)));
-        let rules: Box<[_]> = places
+        let rules: Box<[_]> = rule_indexes
             .map(|(route, number)| {
                 let origin = &route.rules[number].origin;
                 let problem = |why| problems.push(Problem { origin: origin.clone(), text: why + REFUSED });

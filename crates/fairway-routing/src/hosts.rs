@@ -79,8 +79,8 @@ impl Hosts {
         if self.names.len() == self.tables.len() {
             return u16::try_from(self.tables.len()).ok().map(TableId);
         }
-        let taken: HashSet<TableId> = self.names.values().copied().collect();
-        (0..=u16::MAX).map(TableId).find(|id| !taken.contains(id))
+        let used: HashSet<TableId> = self.names.values().copied().collect();
+        (0..=u16::MAX).map(TableId).find(|id| !used.contains(id))
     }
 
     /// Links the two tables of each listener that has two; all of them have an id.
@@ -117,11 +117,11 @@ impl Hosts {
             HostPattern::Wildcard { suffix, span } => {
                 let found = table.wildcards.find(suffix.as_bytes());
                 let mut wildcards = found.map_or_else(|| Wildcards::none(suffix), |found| (**found).clone());
-                let place = match span {
+                let slot = match span {
                     WildcardSpan::OneLabel => &mut wildcards.one_label,
                     WildcardSpan::ManyLabels => &mut wildcards.many_labels,
                 };
-                let before = std::mem::replace(place, host);
+                let before = std::mem::replace(slot, host);
                 match wildcards.one_label.is_none() && wildcards.many_labels.is_none() {
                     true => table.wildcards.remove(suffix.as_bytes()),
                     false => table.wildcards.insert(Arc::new(wildcards)),
@@ -148,8 +148,9 @@ impl RouteTable {
         let wild = wild.filter_map(|(number, (star, _))| {
             let wildcards = self.wildcards.find(&name.as_bytes()[star + 1..])?;
             // For all but the first dot, the wildcard covers several labels.
-            let one = wildcards.one_label.as_ref().filter(|_| number == 0 && !name[..star].contains('.'));
-            Some(one.into_iter().chain(&wildcards.many_labels))
+            let single_label =
+                wildcards.one_label.as_ref().filter(|_| number == 0 && !name[..star].contains('.'));
+            Some(single_label.into_iter().chain(&wildcards.many_labels))
         });
         self.exact.find(name.as_bytes()).into_iter().chain(wild.flatten()).chain(&self.any_host)
     }

@@ -145,16 +145,16 @@ impl<V: Named> Shard<V> {
             self.fill(before.entries());
         }
         let mask = self.tags.len() - 1;
-        let mut place = hash as usize & mask;
-        while let Some(there) = &self.values[place] {
-            if self.hashes[place] == hash && there.name() == value.name() {
-                return Arc::make_mut(&mut self.values)[place].replace(value);
+        let mut slot = hash as usize & mask;
+        while let Some(there) = &self.values[slot] {
+            if self.hashes[slot] == hash && there.name() == value.name() {
+                return Arc::make_mut(&mut self.values)[slot].replace(value);
             }
-            place = (place + 1) & mask;
+            slot = (slot + 1) & mask;
         }
-        Arc::make_mut(&mut self.tags)[place] = tag(hash);
-        Arc::make_mut(&mut self.hashes)[place] = hash;
-        Arc::make_mut(&mut self.values)[place] = Some(value);
+        Arc::make_mut(&mut self.tags)[slot] = tag(hash);
+        Arc::make_mut(&mut self.hashes)[slot] = hash;
+        Arc::make_mut(&mut self.values)[slot] = Some(value);
         self.length += 1;
         None
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_names_are_kept_whole() {
+    fn short_and_long_names_are_stored_completely() {
         for length in [0, 1, 45, 46, 47, 253] {
             let name: Arc<str> = "n".repeat(length).into();
             assert_eq!(ShortName::new(&name).bytes(), name.as_bytes());

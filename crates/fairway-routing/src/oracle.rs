@@ -124,7 +124,7 @@ pub fn find<F: Fields>(config: &Config, table: &str, request: &Request<'_, F>) -
 #[must_use]
 pub(crate) fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
     let rules = || host.routes.iter().flat_map(|route| &route.rules);
-    let mut paths = rules().flat_map(|rule| &rule.matches).map(|of| &of.path);
+    let mut paths = rules().flat_map(|rule| &rule.matches).map(|route_match| &route_match.path);
     let reads_on = |path: &PathMatch| match path {
         PathMatch::Regex { pattern, ignore_case } => {
             Pattern::shared(pattern, Anchor::Start, *ignore_case).is_ok_and(|pattern| !pattern.is_literal())
@@ -154,17 +154,21 @@ fn has_regex_rewrite(rule: &Rule) -> bool {
 #[must_use]
 pub fn ranked(host: &VirtualHost) -> Vec<PlacedMatch<'_>> {
     let rules = host.routes.iter().flat_map(|route| route.rules.iter().map(move |rule| (route, rule)));
-    let mut places: Vec<_> = rules
+    let mut entries: Vec<_> = rules
         .enumerate()
         .flat_map(|(number, (route, rule))| {
-            rule.matches.iter().map(move |of| PlacedMatch { route, rule: number, source: of })
+            rule.matches.iter().map(move |route_match| PlacedMatch {
+                route,
+                rule: number,
+                source: route_match,
+            })
         })
         .collect();
     if host.order == RuleOrder::Precedence {
         // Stable: equal matches stay as listed.
-        places.sort_by_cached_key(|place| (Reverse(place.route.hostname_rank), place.rank()));
+        entries.sort_by_cached_key(|place| (Reverse(place.route.hostname_rank), place.rank()));
     }
-    places
+    entries
 }
 
 impl PlacedMatch<'_> {

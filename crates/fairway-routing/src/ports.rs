@@ -143,7 +143,7 @@ impl Ports {
         let owner = (address.port() == 0)
             .then(|| listener.address_owner.clone().unwrap_or_else(|| listener.name.clone()));
         let key = PortKey { address, transport, owner };
-        let taken = |owner: &PortListener| {
+        let is_taken = |owner: &PortListener| {
             format!(
                 "{address} is taken by the listener {}; the listener is not served at this address",
                 owner.listener().name
@@ -153,10 +153,10 @@ impl Ports {
             (Some(port @ Port::Tls(_)), true) => {
                 let other = introduced_otherwise(port, listener);
                 let Port::Tls(by_name) = port else { return Ok(()) };
-                by_name.insert(&listener.host, carried).map_err(|by| taken(&by))?;
+                by_name.insert(&listener.host, carried).map_err(|by| is_taken(&by))?;
                 other.map_or(Ok(()), Err)
             }
-            (Some(port), _) => Err(port.carried().next().map(taken).unwrap_or_default()),
+            (Some(port), _) => Err(port.carried().next().map(is_taken).unwrap_or_default()),
             (None, _) => {
                 self.by_key.insert(key, Port::alone(listener, carried));
                 Ok(())
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_chooses_exactly_then_by_the_longest_wildcard_then_what_takes_every_name() {
+    fn an_exact_name_is_chosen_then_the_longest_wildcard_then_the_catch_all() {
         let mut one_label = listener("one-label", ListenerProtocol::Https, "*.one.test");
         one_label.host = HostPattern::parse("*.one.test", WildcardSpan::OneLabel).unwrap();
         let all = [
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_with_tls_shares_an_address_wherever_tls_ends() {
+    fn listeners_with_tls_share_an_address_wherever_it_terminates() {
         let verifying = ListenerTls {
             clients: Some(ClientVerification {
                 roots: "".into(),
@@ -505,15 +505,15 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_goes_leaves_the_others_of_its_suffix() {
+    fn a_removed_pattern_leaves_others_of_its_suffix() {
         let pattern = |host: &str, span| HostPattern::parse(host, span).unwrap();
-        let one = pattern("*.a.test", WildcardSpan::OneLabel);
+        let narrow = pattern("*.a.test", WildcardSpan::OneLabel);
         let many = pattern("*.a.test", WildcardSpan::ManyLabels);
         let mut names = ByName::default();
-        assert_eq!((names.replace(&one, Some(1)), names.replace(&many, Some(2))), (None, None));
+        assert_eq!((names.replace(&narrow, Some(1)), names.replace(&many, Some(2))), (None, None));
         let before = names.clone();
         assert_eq!((names.choose(Some("x.a.test")), names.choose(Some("y.x.a.test"))), (Some(&1), Some(&2)));
-        assert_eq!(names.replace(&one, None), Some(1));
+        assert_eq!(names.replace(&narrow, None), Some(1));
         assert_eq!((names.choose(Some("x.a.test")), names.is_empty()), (Some(&2), false));
         assert_eq!((names.replace(&many, None), names.is_empty()), (Some(2), true));
         assert_eq!(before.choose(Some("x.a.test")), Some(&1), "a copy does not change");
@@ -528,10 +528,14 @@ mod tests {
             listener("d", ListenerProtocol::Tcp, ""),
         ]);
         assert_eq!(describe_choice(&ports, Some("a.test")), "a");
-        let taken = "0.0.0.0:8443 is taken by the listener a; the listener is not served at this address";
+        let refusal = "0.0.0.0:8443 is taken by the listener a; the listener is not served at this address";
         assert_eq!(
             problems(&ports),
-            [format!("Listener b: {taken}"), format!("Listener c: {taken}"), format!("Listener d: {taken}"),]
+            [
+                format!("Listener b: {refusal}"),
+                format!("Listener c: {refusal}"),
+                format!("Listener d: {refusal}"),
+            ]
         );
     }
 
@@ -552,9 +556,9 @@ mod tests {
             (PortProtocol::Tcp, PortProtocol::Udp, udp.address)
         );
         assert_eq!((&*stream.listener().name, &*datagrams.listener().name), ("dns-tcp", "dns-udp"));
-        let taken =
+        let refusal =
             "0.0.0.0:8443 is taken by the listener dns-udp; the listener is not served at this address";
-        assert_eq!(problems(&ports), [format!("Listener other: {taken}")]);
+        assert_eq!(problems(&ports), [format!("Listener other: {refusal}")]);
     }
 
     #[test]

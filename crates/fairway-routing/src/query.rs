@@ -34,8 +34,8 @@ pub(crate) fn all_readings<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<It
 }
 
 /// Whether `raw` decodes to `wanted`.
-pub(crate) fn equals_decoded(raw: &[u8], wanted: &[u8]) -> bool {
-    raw == wanted && !needs_decoding(raw) || decoded(raw).eq(wanted.iter().copied())
+pub(crate) fn equals_decoded(raw: &[u8], expected: &[u8]) -> bool {
+    raw == expected && !needs_decoding(raw) || decoded(raw).eq(expected.iter().copied())
 }
 
 /// Whether decoding changes `raw`.

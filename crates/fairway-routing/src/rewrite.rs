@@ -303,14 +303,14 @@ fn illegal_in_parameter(byte: u8) -> bool {
 }
 
 /// A table of the bytes that a target must not contain, and those in `more`.
-const fn table(more: &[u8]) -> [bool; 256] {
+const fn table(allowed: &[u8]) -> [bool; 256] {
     let mut table = [true; 256];
     let mut byte = b'!';
     while byte < 0x7f {
         table[byte as usize] = false;
         byte += 1;
     }
-    forbid(forbid(table, b"\"#<>\\^`{|}"), more)
+    forbid(forbid(table, b"\"#<>\\^`{|}"), allowed)
 }
 
 const fn forbid(mut table: [bool; 256], mut bytes: &[u8]) -> [bool; 256] {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_make_a_text_of_their_own() {
+    fn captures_form_a_separate_text() {
         let expanded = |pattern: &str, replacement: &str, path: &str| {
             let rewrite = CompiledRewrite::compiled(&regex(pattern, replacement), PathForm::Decoded).unwrap();
             let mut out = Vec::new();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_not_found_changes_nothing() {
+    fn an_unmatched_pattern_changes_nothing() {
         assert_eq!(applied(&regex("/x", "/y"), "/z", "q", 0), None);
         assert_eq!(applied(&regex("/x(.)", "/$1"), "/z", "q", 0), None);
         assert_eq!(applied(&regex("/(?!z)(.)", "/$1"), "/z", "q", 0), None);
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_behind_a_prefix_keeps_its_escapes_only_where_it_has_any() {
+    fn the_rest_after_a_prefix_keeps_its_escapes_only_if_it_has_any() {
         let rewrite = PathRewrite::Prefix("/n".into());
         assert_eq!(applied(&rewrite, "/a/b%2Fc", "", 2).as_deref(), Some("/n/b%2Fc"));
         let decoded = CompiledRewrite::compiled(&rewrite, PathForm::Decoded).unwrap();

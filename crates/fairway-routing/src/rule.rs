@@ -252,7 +252,7 @@ impl RuleBuilder<'_> {
     fn targets(&mut self, steps: &Steps) -> Result<Targets, String> {
         let Action::Forward(backends) = &self.rule.action else { return Ok(Targets::None) };
         if let Some(sticky) = self.rule.phases.forwarding.as_ref().and_then(|it| it.sticky.clone()) {
-            let shares = backends.iter().map(|of| Ok((self.share(of, steps)?, of.weight)));
+            let shares = backends.iter().map(|target| Ok((self.share(target, steps)?, target.weight)));
             return Ok(Targets::of_sticky_shares(shares.collect::<Result<Vec<_>, String>>()?, sticky));
         }
         let weighted = || backends.iter().filter(|weighted| weighted.weight > 0);
@@ -262,10 +262,13 @@ impl RuleBuilder<'_> {
                 && backend.reference == ReferenceStatus::Resolved
         };
         if weighted().all(is_plain) {
-            return Ok(Targets::new(weighted().map(|of| (self.acquired(&of.backend), of.weight))));
+            return Ok(Targets::new(
+                weighted().map(|target| (self.acquired(&target.backend), target.weight)),
+            ));
         }
-        let shares: Vec<_> =
-            weighted().map(|of| Ok((self.share(of, steps)?, of.weight))).collect::<Result<_, String>>()?;
+        let shares: Vec<_> = weighted()
+            .map(|target| Ok((self.share(target, steps)?, target.weight)))
+            .collect::<Result<_, String>>()?;
         Ok(Targets::of_shares(shares))
     }
 
@@ -359,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_kept_in_few_bytes() {
+    fn a_rule_uses_little_memory() {
         assert!(size_of::<CompiledRule>() <= 80, "{}", size_of::<CompiledRule>());
     }
 }

@@ -83,14 +83,14 @@ pub(crate) fn decided<F: Fields>(
     if own != others {
         return decision(side(others > own), Criterion::Hostname);
     }
-    let own = precision(host, rule, prefix, request);
+    let own_precision = precision(host, rule, prefix, request);
     let others = precision(other_host, other_rule, other_prefix, request);
-    let criterion = match own {
-        _ if own == others => return decision(TableSide::Routes, Criterion::Api),
+    let criterion = match own_precision {
+        _ if own_precision == others => return decision(TableSide::Routes, Criterion::Api),
         (is_exact, _) if is_exact != others.0 => Criterion::PathKind,
         _ => Criterion::PathLength,
     };
-    decision(side(others > own), criterion)
+    decision(side(others > own_precision), criterion)
 }
 
 /// Whether a rule only covers paths that no Ingress path covers: a host's 404, its default backend or the health page.
@@ -117,10 +117,10 @@ fn precision<F: Fields>(
     // If it covers the whole path it may be exact or a prefix, and if it covers nothing, a regular expression or `/`.
     let matches = &rule.rule().matches;
     let fits = |applies: &&Match| {
-        let place = PlacedMatch { route: rule.route(), rule: 0, source: applies };
-        matches.len() == 1 || place.judged(path, request).is_ok_and(|own| own == covered)
+        let placed = PlacedMatch { route: rule.route(), rule: 0, source: applies };
+        matches.len() == 1 || placed.judged(path, request).is_ok_and(|own| own == covered)
     };
-    let mut fitting = matches.iter().filter(fits).map(|of| precision_of(&of.path));
+    let mut fitting = matches.iter().filter(fits).map(|route_match| precision_of(&route_match.path));
     let first = match host.model().order {
         RuleOrder::Listed => fitting.next(),
         RuleOrder::Precedence => fitting.max(),

@@ -153,8 +153,8 @@ impl Snapshot {
     /// host of the companion table: hosts of routes have no TLS settings.
     #[must_use]
     pub fn host(&self, table: TableId, name: &str) -> Option<&CompiledHost> {
-        let own = self.hosts.table(table)?;
-        let table = own.beside().and_then(|other| self.hosts.table(other)).unwrap_or(own);
+        let own_host = self.hosts.table(table)?;
+        let table = own_host.beside().and_then(|other| self.hosts.table(other)).unwrap_or(own_host);
         table.covering(name).next().map(|host| &**host)
     }
 
@@ -173,8 +173,10 @@ impl Snapshot {
     }
 
     fn with_beside(&self, table: TableId) -> impl Iterator<Item = &RouteTable> {
-        let own = self.hosts.table(table);
-        own.into_iter().chain(own.and_then(RouteTable::beside).and_then(|other| self.hosts.table(other)))
+        let own_host = self.hosts.table(table);
+        own_host
+            .into_iter()
+            .chain(own_host.and_then(RouteTable::beside).and_then(|other| self.hosts.table(other)))
     }
 
     /// The backend of a slot; `None` if rules name one that the configuration does not contain. The `Arc` changes only
@@ -215,10 +217,10 @@ impl Snapshot {
             let covering: Vec<_> = table.covering(request.host).map(|host| &**host).collect();
             explain::explained(&covering, request)
         });
-        let own = each.next().unwrap_or_else(|| explain::explained(&[], request));
+        let own_explanation = each.next().unwrap_or_else(|| explain::explained(&[], request));
         match each.next() {
-            None => own,
-            Some(other) => own.beside(other, request),
+            None => own_explanation,
+            Some(other) => own_explanation.beside(other, request),
         }
     }
 }

@@ -282,7 +282,10 @@ pub struct CompiledDeny {
 
 impl CompiledDeny {
     fn compiled(deny: &Deny, form: PathForm) -> Result<Self, String> {
-        let when = deny.when.iter().map(|of| Ok((PathTest::compiled(&of.path)?, Conditions::compiled(of)?)));
+        let when = deny
+            .when
+            .iter()
+            .map(|condition| Ok((PathTest::compiled(&condition.path)?, Conditions::compiled(condition)?)));
         let all = deny.when == [Match::default()];
         Ok(Self { status: deny.status, all_requests: all, when: when.collect::<Result<_, String>>()?, form })
     }
@@ -401,8 +404,8 @@ impl<R> Steps<R> {
             _ => None,
         });
         let of_requests = self.forwarding.fields.as_deref().into_iter();
-        let chosen = self.forwarding.conditional_headers.iter().map(|chosen| &*chosen.source.fields);
-        of_requests.chain(chosen).chain(of_responses).flatten()
+        let conditional = self.forwarding.conditional_headers.iter().map(|chosen| &*chosen.source.fields);
+        of_requests.chain(conditional).chain(of_responses).flatten()
     }
 
     /// The steps of a share's rule, completed by those of the whole rule for requests and responses that the share's
@@ -697,8 +700,8 @@ impl ResponseStep {
 /// The phases for requests of a share: those of its own filters, and those of the rule that come after the choice of a
 /// backend. Extension services of both process the requests of a share once its backend is chosen: first those of the
 /// rule, then those of the share.
-pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
-    let mut phases = own.cloned().map(Phases::from).unwrap_or_default();
+pub(crate) fn of_share(filters: Option<&RouteFilters>, rule: &Phases) -> Phases {
+    let mut phases = filters.cloned().map(Phases::from).unwrap_or_default();
     // Services of the rule come first, so that they cannot change what a service of the share picks.
     phases.extensions.splice(0..0, rule.extensions.iter().cloned());
     if let Some(of_rule) = &rule.forwarding {
@@ -749,9 +752,9 @@ impl FieldEdits {
     }
 
     /// The permitted parts of an edit, for the `chosen` names.
-    fn from_edit(edit: &HeaderEdit, chosen: impl Fn(Known) -> bool) -> Self {
+    fn from_edit(edit: &HeaderEdit, is_selected: impl Fn(Known) -> bool) -> Self {
         let known = |name: &str| Known::from_name(name.as_bytes());
-        let may = |name: &str| !known(name).is_of_one_hop() && chosen(known(name));
+        let may = |name: &str| !known(name).is_of_one_hop() && is_selected(known(name));
         let is_host = |field: &HeaderField| known(&field.name) == Known::Host;
         let removed = edit.remove.iter().filter(|name| may(name) && known(name) != Known::Host);
         let set = edit.set.iter().filter(|field| may(&field.name));

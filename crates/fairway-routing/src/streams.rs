@@ -53,7 +53,7 @@ impl CompiledStream {
 
     /// Acquires the slots of its backends; [`Self::release`] releases them.
     fn compiled(model: &StreamRoute, slots: &mut Slots) -> Self {
-        let slots: Box<[_]> = model.backends.iter().map(|one| slots.acquire(&one.backend)).collect();
+        let slots: Box<[_]> = model.backends.iter().map(|target| slots.acquire(&target.backend)).collect();
         let shares = model.backends.iter().zip(&slots).map(|(one, slot)| {
             let resolved = one.reference == ReferenceStatus::Resolved;
             (resolved.then_some(*slot), one.weight)

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_all_zero_pick_nothing() {
+    fn weights_of_zero_pick_no_backend() {
         let targets = Targets::new([(BackendSlot(0), 0), (BackendSlot(1), 0)]);
         assert!(matches!(targets, Targets::None));
         assert_eq!(targets.pick(7), None);

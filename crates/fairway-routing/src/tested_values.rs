@@ -119,12 +119,12 @@ fn covers_field(tests: &ValueTests, request: &Head, known: Known) -> bool {
         return tests.may_hold(first);
     }
     let mut joined = first.to_vec();
-    let one = rest.fold(tests.may_hold(first), |covered, value| {
+    let covered_values = rest.fold(tests.may_hold(first), |covered, value| {
         joined.extend_from_slice(b", ");
         joined.extend_from_slice(value);
         covered || tests.may_hold(value)
     });
-    one || tests.may_hold(&joined)
+    covered_values || tests.may_hold(&joined)
 }
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_may_pass_and_does_not_for_certain() {
+    fn values_that_cannot_be_compared_may_match_but_never_certainly() {
         let long = vec![b'a'; LONGEST_TEXT + 1];
         for tests in [&[found("b", false)][..], &[found("(", false)]] {
             let tests = ValueTests::compiled(tests);

@@ -190,8 +190,8 @@ impl Tree {
     #[inline]
     fn child(&self, parent: u32, element: &[u8]) -> Option<u32> {
         if self.nodes.len() <= FEW_NODES {
-            let place = self.nodes[2..].iter().position(|node| self.is_child(node, parent, element))?;
-            return Some(place as u32 + 2);
+            let child_index = self.nodes[2..].iter().position(|node| self.is_child(node, parent, element))?;
+            return Some(child_index as u32 + 2);
         }
         let mask = self.edges.len() - 1;
         let hash = self.hash.hash_below(parent, element);
@@ -406,11 +406,11 @@ fn edges(nodes: &[Node], elements: &[u8], hash: FastHashState) -> Box<[Edge]> {
     for (number, node) in nodes.iter().enumerate().skip(2) {
         let (start, length) = (node.element_start as usize, node.element_length as usize);
         let hash = hash.hash_below(node.parent, &elements[start..start + length]);
-        let mut place = hash as usize & (size - 1);
-        while edges[place].child != NONE {
-            place = (place + 1) & (size - 1);
+        let mut slot = hash as usize & (size - 1);
+        while edges[slot].child != NONE {
+            slot = (slot + 1) & (size - 1);
         }
-        edges[place] = Edge { tag: (hash >> 32) as u32, child: index(number) };
+        edges[slot] = Edge { tag: (hash >> 32) as u32, child: index(number) };
     }
     edges.into()
 }

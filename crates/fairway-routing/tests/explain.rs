@@ -45,7 +45,7 @@ fn every_match_is_listed_in_order_with_the_reason_it_lost() {
 }
 
 #[test]
-fn what_decided_is_named() {
+fn the_deciding_match_is_named() {
     let routes = |older: i64| {
         vec![
             route("a", Some(5), vec![rule("a", vec![prefix("/")])]),

@@ -24,7 +24,7 @@ fn snapshot(hosts: Vec<VirtualHost>) -> std::sync::Arc<Snapshot> {
 }
 
 #[test]
-fn exact_names_come_before_wildcards_and_those_before_every_name() {
+fn exact_names_precede_wildcards_and_wildcards_precede_the_catch_all() {
     let snapshot = snapshot(vec![
         exact_host("a.b.test"),
         exact_host("*.b.test"),
@@ -75,7 +75,7 @@ fn hosts_of_gateway_tables_fall_through() {
 }
 
 #[test]
-fn tables_know_nothing_of_each_other() {
+fn tables_are_independent() {
     let mut other = exact_host("a.test");
     other.key.table = "other".into();
     let mut config = config(vec![other]);

@@ -49,7 +49,7 @@ fn only_a_host_that_changed_is_compiled_again() {
 }
 
 #[test]
-fn a_configuration_made_anew_with_the_same_content_changes_nothing() {
+fn an_equal_configuration_changes_nothing() {
     let first = compile(&two_hosts(), None).snapshot;
     let second = compile(&two_hosts(), Some(&first)).snapshot;
     let slot = first.slot(&"a.test".into()).unwrap();
@@ -72,7 +72,7 @@ fn an_endpoint_change_keeps_slot_generation_and_hosts() {
 }
 
 #[test]
-fn a_change_of_nothing_but_traffic_is_another_value_in_the_same_slot() {
+fn a_change_of_traffic_settings_is_a_new_value_in_the_same_slot() {
     let mut config = two_hosts();
     let first = compile(&config, None).snapshot;
     let slot = first.slot(&"a.test".into()).unwrap();
@@ -95,7 +95,7 @@ fn a_change_of_nothing_but_traffic_is_another_value_in_the_same_slot() {
 }
 
 #[test]
-fn a_backend_that_comes_after_its_rule_is_found_through_the_rule() {
+fn a_backend_added_after_its_rule_is_found_through_the_rule() {
     let mut config = two_hosts();
     config.backends.remove(&BackendKey::from("a.test"));
     let first = compile(&config, None).snapshot;
@@ -108,7 +108,7 @@ fn a_backend_that_comes_after_its_rule_is_found_through_the_rule() {
 }
 
 #[test]
-fn a_freed_slot_comes_back_with_another_generation() {
+fn a_freed_slot_is_reused_with_another_generation() {
     let mut config = two_hosts();
     let first = compile(&config, None).snapshot;
     let slot = first.slot(&"a.test".into()).unwrap();
@@ -156,7 +156,7 @@ fn table_ids_stay_while_a_listener_or_a_host_names_the_table() {
 }
 
 #[test]
-fn problems_are_reported_until_they_are_gone() {
+fn problems_are_reported_until_they_are_solved() {
     let mut config = two_hosts();
     put(&mut config, host("bad.test", vec![route("r", None, vec![rule("bad", vec![regex("(")])])]));
     let first = compile(&config, None);
@@ -168,7 +168,7 @@ fn problems_are_reported_until_they_are_gone() {
 }
 
 #[test]
-fn a_rule_whose_rewrite_does_not_compile_sends_nothing_to_its_backend() {
+fn a_rule_with_an_invalid_rewrite_sends_nothing_to_its_backend() {
     let mut bad = rule("bad", vec![prefix("/")]);
     let rewrite = PathRewrite::Regex { pattern: "(".into(), replacement: "/".into(), ignore_case: true };
     let forwarding = Forwarding { path: Some(rewrite), ..Forwarding::default() };
@@ -233,7 +233,7 @@ fn mirror() -> Mirror {
 }
 
 #[test]
-fn rules_with_the_same_phases_share_their_steps_unless_these_forward_by_rules_of_their_own() {
+fn rules_with_equal_phases_share_their_steps_unless_they_forward_by_rule() {
     let of_one_rule = |name: &str, phases: Phases| {
         let rule = Rule { phases: Arc::new(phases), ..rule(name, vec![prefix("/")]) };
         host(name, vec![route("r", None, vec![rule])])
@@ -251,20 +251,20 @@ fn rules_with_the_same_phases_share_their_steps_unless_these_forward_by_rules_of
     ];
     let snapshot = compile(&config(hosts), None).snapshot;
     let steps = |name: &str| compiled_host(&snapshot, name).rules()[0].steps();
-    let are_one = |one: &str, other: &str| std::ptr::eq(steps(one), steps(other));
+    let are_one = |share_steps: &str, other: &str| std::ptr::eq(steps(share_steps), steps(other));
     assert!(are_one("a.test", "b.test"));
     assert!(!are_one("b.test", "c.test") && !are_one("d.test", "e.test"));
 }
 
 #[test]
-fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
-    let own = RouteFilters {
+fn shares_have_their_own_steps_if_one_has_filters_or_is_invalid() {
+    let filters = RouteFilters {
         request: vec![RequestEdit::Headers(edit("X-Own"))],
         mirrors: vec![mirror()],
         reply: vec![edit("X-Own")],
         ..RouteFilters::default()
     };
-    let mut config = three_shares(own);
+    let mut config = three_shares(filters);
     let first = compile(&config, None).snapshot;
     let slot = |snapshot: &Snapshot, name: &str| snapshot.slot(&name.into());
     assert_eq!(slot(&first, "gone"), None);

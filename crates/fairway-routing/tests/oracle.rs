@@ -53,8 +53,9 @@ fn fields(names: &'static [&'static str]) -> impl Strategy<Value = Vec<NamedValu
         4 => select(vec!["1", "2", "1 2"]).prop_map(|text| TextMatch::Exact(text.into())),
         1 => select(vec!["[12]", "1.*", "("]).prop_map(|text| TextMatch::Regex(text.into())),
     ];
-    let one = (select(names), value).prop_map(|(name, value)| NamedValueMatch { name: name.into(), value });
-    prop_oneof![3 => Just(Vec::new()), 1 => vec(one, 1..3)]
+    let header =
+        (select(names), value).prop_map(|(name, value)| NamedValueMatch { name: name.into(), value });
+    prop_oneof![3 => Just(Vec::new()), 1 => vec(header, 1..3)]
 }
 
 fn matches() -> impl Strategy<Value = Match> {
@@ -174,12 +175,12 @@ fn live(config: &Config) -> BTreeSet<BackendKey> {
 }
 
 fn assert_slots_are_valid(snapshot: &Snapshot, config: &Config) {
-    let mut taken = BTreeSet::new();
+    let mut used = BTreeSet::new();
     for name in BACKENDS.map(BackendKey::from) {
         let slot = snapshot.slot(&name);
         assert_eq!(slot.is_some(), live(config).contains(&name), "{name}");
         if let Some(slot) = slot {
-            assert!(taken.insert(slot) && (slot.0 as usize) < snapshot.slots());
+            assert!(used.insert(slot) && (slot.0 as usize) < snapshot.slots());
             assert_eq!(snapshot.backend(slot), config.backends.get(&name));
         }
     }
@@ -209,9 +210,10 @@ fn assert_slots_are_stable(before: &Snapshot, after: &Snapshot) {
 
 /// A worker may have skipped any number of snapshots.
 fn assert_changes_are_found(before: &Snapshot, after: &Snapshot) {
-    let place = |snapshot: &Snapshot, slot| snapshot.backend(slot).map(Arc::as_ptr);
+    let backend_pointer = |snapshot: &Snapshot, slot| snapshot.backend(slot).map(Arc::as_ptr);
     let slots = (0..u32::try_from(after.slots()).expect("a few")).map(BackendSlot);
-    let expected: Vec<_> = slots.filter(|slot| place(before, *slot) != place(after, *slot)).collect();
+    let expected: Vec<_> =
+        slots.filter(|slot| backend_pointer(before, *slot) != backend_pointer(after, *slot)).collect();
     assert_eq!(after.backends_changed_since(before).collect::<Vec<_>>(), expected);
 }
 

@@ -62,7 +62,7 @@ fn a_trailing_slash_is_part_of_a_prefix() {
 }
 
 #[test]
-fn a_regex_comes_between_exact_paths_and_prefixes_and_the_longest_text_first() {
+fn a_regex_precedes_prefixes_and_follows_exact_paths_longest_first() {
     let rules = vec![rule("short", vec![regex("/r.*")]), rule("long", vec![regex("/r[a-z]+")])];
     assert_eq!(winner_among(rules.clone(), &request_for("/rx")), "long");
     assert_eq!(winner_among(rules.clone(), &request_for("/r1")), "short");
@@ -76,7 +76,7 @@ fn a_regex_comes_between_exact_paths_and_prefixes_and_the_longest_text_first() {
 }
 
 #[test]
-fn a_regex_that_comes_after_prefixes_comes_before_the_root_only() {
+fn a_regex_after_prefixes_precedes_only_the_root() {
     let late = |pattern| Match { after_prefixes: true, ..regex(pattern) };
     let rules = vec![
         rule("all", vec![prefix("/")]),
@@ -98,7 +98,7 @@ fn a_regex_that_comes_after_prefixes_comes_before_the_root_only() {
         assert_eq!(winner_among(rules.clone(), &request_for(path)), winner, "{path}");
     }
     let request = request_for("/shop.Cart/Ping");
-    let with = |of| vec![rule("cart", vec![of]), rule("ping", vec![late("/[^/]+/Ping$")])];
+    let with = |route_match| vec![rule("cart", vec![route_match]), rule("ping", vec![late("/[^/]+/Ping$")])];
     assert_eq!(winner_among(with(with_headers(prefix("/shop.Cart"), &["x"])), &request), "ping");
     assert_eq!(
         winner_among(with(with_headers(prefix("/shop.Cart"), &["x"])), &request.header("x", "1")),
@@ -114,7 +114,7 @@ fn a_regex_is_anchored_at_the_start_only() {
 }
 
 #[test]
-fn a_path_that_is_longer_than_patterns_are_counted_for_has_no_rule() {
+fn a_path_longer_than_patterns_may_read_has_no_rule() {
     let long = format!("/{}", "a".repeat(8 * 1024));
     let with = |pattern| vec![rule("open", vec![prefix("/")]), rule("regex", vec![regex(pattern)])];
     assert_eq!(winner_among(with("/a+b"), &request_for(&long)), "no rule of a.test");
@@ -223,7 +223,7 @@ fn the_more_specific_hostname_of_a_route_beats_a_longer_path_of_an_older_route()
 }
 
 #[test]
-fn a_better_path_whose_conditions_fail_leaves_the_request_to_the_next() {
+fn a_better_path_with_failing_conditions_leaves_the_request_to_the_next() {
     let rules = vec![
         rule("root", vec![prefix("/")]),
         rule("exact", vec![with_method(exact("/a/b"), "PUT")]),
@@ -279,7 +279,7 @@ fn the_covered_prefix_is_counted_without_its_slash() {
 }
 
 #[test]
-fn a_match_that_does_not_compile_affects_nothing_else() {
+fn an_invalid_match_affects_no_other() {
     let broken = NamedValueMatch { name: "x".into(), value: TextMatch::Regex("(".into()) };
     let rules = vec![
         rule("bad", vec![regex("/a("), prefix("/b")]),

@@ -93,7 +93,7 @@ fn the_more_specific_host_then_path_serves_and_the_route_where_they_are_as_speci
 }
 
 #[test]
-fn what_no_object_asks_for_gives_way_to_every_rule_of_a_route() {
+fn rules_without_an_object_yield_to_every_rule_of_a_route() {
     for origin in [
         Origin::object("Default", "", "no-route"),
         Origin::object("Ingress", "shop", "web"),
@@ -124,7 +124,7 @@ fn a_path_too_long_for_the_expressions_of_one_table_is_served_by_neither() {
 }
 
 #[test]
-fn a_table_is_beside_another_only_while_a_listener_has_both() {
+fn a_table_shares_hosts_with_another_only_while_a_listener_has_both() {
     let hosts = vec![
         in_routes("a.test", vec![prefix("/a")]),
         in_ingresses("a.test", RuleOrder::Precedence, vec![prefix("/")]),
@@ -164,9 +164,9 @@ fn names() -> impl Strategy<Value = &'static str> {
 fn alone(config: &Config, table: &str, ask: &Ask) -> Option<(HostPattern, bool, usize)> {
     let OracleMatch::Rule { host, .. } = oracle::find(config, table, &ask.request()) else { return None };
     let found = oracle::ranked(&config.hosts[&host]);
-    let place =
+    let judged =
         found.into_iter().find(|place| place.judged(ask.normalised.as_bytes(), &ask.request()).is_ok())?;
-    let text = match &place.source.path {
+    let text = match &judged.source.path {
         PathMatch::Exact(_) => return Some((host.host, true, 0)),
         PathMatch::Prefix(text) | PathMatch::Regex { pattern: text, .. } => text.trim_end_matches('/').len(),
     };

@@ -33,7 +33,7 @@ fn only_problem(config: &Config) -> (Arc<Snapshot>, String) {
 }
 
 #[test]
-fn a_host_that_verifies_its_clients_forwards_nothing_by_rules_that_do_not() {
+fn a_host_that_verifies_clients_forwards_nothing_by_unverified_rules() {
     let mut config = config_with_match(|_| ());
     let mut host = (**config.hosts.values().next().unwrap()).clone();
     host.clients = Some(Arc::new(ClientVerification {

@@ -54,7 +54,7 @@ impl EnclosingBlocks<'_> {
     pub(crate) fn edits(&self, world: RequestCase, scope: &mut Scope<'_>) -> Result<Vec<CaseEdits>, Problem> {
         let block = world.block.map(|number| &self.blocks[number]);
         let levels = || self.levels.iter().copied().chain(block);
-        let more = levels().flat_map(|level| &level.headers_more);
+        let header_edits = levels().flat_map(|level| &level.headers_more);
         // Those of a block replace those of all blocks around it.
         let expires = levels().rev().find_map(|level| level.expires.as_ref()).into_iter().flatten();
         let adds = levels().rfind(|level| !level.adds.is_empty());
@@ -77,17 +77,18 @@ impl EnclosingBlocks<'_> {
             (written, if is_further { HeaderOperation::Add } else { HeaderOperation::Set })
         }));
         let requests: Vec<_> = requests.collect();
-        for written in more {
-            edited = apply_headers(edited, written, HeaderOperation::Set, scope, |of| &mut of.more_headers)?;
+        for written in header_edits {
+            edited =
+                apply_headers(edited, written, HeaderOperation::Set, scope, |case| &mut case.more_headers)?;
         }
         for written in expires {
-            edited = apply_headers(edited, written, HeaderOperation::Set, scope, |of| &mut of.adds)?;
+            edited = apply_headers(edited, written, HeaderOperation::Set, scope, |case| &mut case.adds)?;
         }
         for written in adds {
-            edited = apply_headers(edited, written, HeaderOperation::Add, scope, |of| &mut of.adds)?;
+            edited = apply_headers(edited, written, HeaderOperation::Add, scope, |case| &mut case.adds)?;
         }
         for (written, manner) in requests {
-            edited = apply_headers(edited, written, manner, scope, |of| &mut of.requests)?;
+            edited = apply_headers(edited, written, manner, scope, |case| &mut case.requests)?;
         }
         Ok(edited)
     }
@@ -142,7 +143,7 @@ pub(crate) struct ChangedParts {
 
 /// The request headers that edits change.
 pub(crate) fn changed_parts(edited: &[CaseEdits]) -> ChangedParts {
-    let requests = edited.iter().flat_map(|of| &of.requests);
+    let requests = edited.iter().flat_map(|case| &case.requests);
     ChangedParts {
         headers: requests.map(|edit| edit.field.name.to_ascii_lowercase()).collect(),
         ..ChangedParts::default()
@@ -196,11 +197,11 @@ pub(crate) fn conditional_headers<'e>(
     if all.all(|edits| edits == first) {
         return group_by_directive(first, &[], 0, changed);
     }
-    let mut chosen = Vec::new();
+    let mut conditional = Vec::new();
     for of in edited {
-        chosen.extend(group_by_directive(list(of), &of.world.when, of.rewrite_conditions, changed)?);
+        conditional.extend(group_by_directive(list(of), &of.world.when, of.rewrite_conditions, changed)?);
     }
-    Ok(chosen)
+    Ok(conditional)
 }
 
 /// One for each directive.
@@ -310,8 +311,8 @@ impl HeaderUses {
             edited.iter().flat_map(list).map(|edit| edit.field.name.to_ascii_lowercase()).collect()
         };
         let mut uses = Self {
-            responses: names(&|of| [&*of.more_headers, &of.adds].concat()),
-            requests: names(&|of| of.requests.clone()),
+            responses: names(&|case| [&*case.more_headers, &case.adds].concat()),
+            requests: names(&|case| case.requests.clone()),
             ..Self::default()
         };
         let inputs = levels.iter().flat_map(|level| &level.input_headers);

@@ -151,10 +151,10 @@ pub fn host_snippet(
     check_order(&edited)?;
     let changed = crate::edits::changed_parts(&edited);
     let response = |fields| ResponseEdit::Chosen(Arc::new(fields));
-    let more = conditional_headers(edited.iter(), |of| &of.more_headers, &changed)?;
-    let adds = conditional_headers(edited.iter(), |of| &of.adds, &changed)?;
-    let requests = conditional_headers(edited.iter(), |of| &of.requests, &ChangedParts::default())?;
-    let too_long = reject_too_long(requests.iter().chain(&more).chain(&adds), true);
+    let conditional = conditional_headers(edited.iter(), |case| &case.more_headers, &changed)?;
+    let adds = conditional_headers(edited.iter(), |case| &case.adds, &changed)?;
+    let requests = conditional_headers(edited.iter(), |case| &case.requests, &ChangedParts::default())?;
+    let too_long = reject_too_long(requests.iter().chain(&conditional).chain(&adds), true);
     responds.extend(too_long.into_iter().map(Arc::new));
     let access = if level.access.rules.is_empty() { &http.level.access } else { &level.access };
     let hides =
@@ -180,7 +180,7 @@ pub fn host_snippet(
         responds.iter().map(Arc::as_ref).chain(found.iter().flat_map(|location| &location.responses));
     cost::check_cost(answered.flat_map(|respond| &respond.when))?;
     Ok(HostSnippet {
-        more_edits: more.into_iter().map(response).collect(),
+        more_edits: conditional.into_iter().map(response).collect(),
         adds: adds.into_iter().map(response).collect(),
         hidden_headers: hides.iter().map(|name| Arc::from(name.as_str())).collect(),
         access: access_list(access)?,
@@ -217,8 +217,8 @@ fn reads_target(respond: &ConditionalResponse) -> bool {
 fn case_response(edited: &CaseEdits) -> Result<Option<ConditionalResponse>, Problem> {
     let Some(respond) = respond(&edited.world) else { return Ok(None) };
     let mut of_host =
-        conditional_headers([edited].into_iter(), |of| &of.more_headers, &ChangedParts::default())?;
-    of_host.extend(conditional_headers([edited].into_iter(), |of| &of.adds, &ChangedParts::default())?);
+        conditional_headers([edited].into_iter(), |case| &case.more_headers, &ChangedParts::default())?;
+    of_host.extend(conditional_headers([edited].into_iter(), |case| &case.adds, &ChangedParts::default())?);
     Ok(Some(ConditionalResponse { host_headers: Some(of_host), ..respond }))
 }
 
@@ -369,8 +369,11 @@ impl HostSnippet {
                     RulePaths::Prefix { exact: Some(exact), .. },
                     LocationKind::Pattern { .. } | LocationKind::Prefix { .. },
                 ) => {
-                    let own = Condition { negated: true, ..LocationKind::Exact.condition(exact) };
-                    ConditionalResponse { when: respond.when.into_iter().chain([own]).collect(), ..respond }
+                    let condition = Condition { negated: true, ..LocationKind::Exact.condition(exact) };
+                    ConditionalResponse {
+                        when: respond.when.into_iter().chain([condition]).collect(),
+                        ..respond
+                    }
                 }
                 _ => respond,
             });
@@ -456,7 +459,7 @@ mod tests {
     const ROOT: RulePaths<'static> = RulePaths::Prefix { prefix: "/", exact: None };
 
     #[test]
-    fn blocks_are_asked_in_the_order_in_which_nginx_chooses() {
+    fn blocks_are_tried_in_the_order_of_nginx() {
         let host = parse_host(
             "location /a { return 401; } location ~ b { return 402; } location /abc { return 403; }
             location ^~ /s { return 404; } location = /e { return 405; } return 200;",

@@ -79,10 +79,11 @@ pub(crate) struct Access {
 impl Access {
     /// Whether a rule covers all addresses, in either family.
     pub(crate) fn covers_everyone(ranges: &[IpNet]) -> bool {
-        let whole = |of_family: fn(&IpNet) -> bool| {
+        let covers_family = |of_family: fn(&IpNet) -> bool| {
             ranges.iter().any(|range| range.prefix_len() == 0 && of_family(range))
         };
-        whole(|range| matches!(range, IpNet::V4(_))) && whole(|range| matches!(range, IpNet::V6(_)))
+        covers_family(|range| matches!(range, IpNet::V4(_)))
+            && covers_family(|range| matches!(range, IpNet::V6(_)))
     }
 }
 

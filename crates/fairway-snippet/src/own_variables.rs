@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_of_nginx_are_told_from_those_of_snippets() {
+    fn variables_of_nginx_are_distinguished_from_those_of_snippets() {
         for name in ["server_addr", "args", "http_x", "req_id", "connection_upgrade", "http2", "loggable"] {
             assert!(is_builtin_variable(name), "{name}");
         }

@@ -85,7 +85,7 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
     }
     let client = real_ip(directives)?.map(Box::new);
     let mut phases = Phases { client, unlogged: level.unlogged, ..Phases::default() };
-    let responds = edited.iter().filter_map(|of| respond(&of.world));
+    let responds = edited.iter().filter_map(|case| respond(&case.world));
     phases.guards.extend(responds.map(|respond| Guard::Respond(Arc::new(respond))));
     if let Some(guard) = early_address_use(&phases) {
         return Err(guard);
@@ -108,12 +108,12 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
         query: path.as_ref().is_some_and(is_query),
         ..changed_parts(&edited)
     };
-    let going = edited.iter().filter(|of| !ends_in_response(&of.world));
-    let requests = conditional_headers(going, |of| &of.requests, &changed.without_headers())?;
-    let more = conditional_headers(edited.iter(), |of| &of.more_headers, &changed)?;
-    let adds = conditional_headers(edited.iter(), |of| &of.adds, &changed)?;
+    let going = edited.iter().filter(|case| !ends_in_response(&case.world));
+    let requests = conditional_headers(going, |case| &case.requests, &changed.without_headers())?;
+    let conditional = conditional_headers(edited.iter(), |case| &case.more_headers, &changed)?;
+    let adds = conditional_headers(edited.iter(), |case| &case.adds, &changed)?;
     let on_entry = entry_headers(&level, directives, &mut scope)?;
-    let too_long = reject_too_long(requests.iter().chain(&more).chain(&adds), false);
+    let too_long = reject_too_long(requests.iter().chain(&conditional).chain(&adds), false);
     phases.guards.extend(too_long.into_iter().map(|respond| Guard::Respond(Arc::new(respond))));
     phases.forwarding =
         Forwarding { path, chosen: requests.into_iter().map(Arc::new).collect(), ..Forwarding::default() }
@@ -122,7 +122,7 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
     let hidden: Arc<[Arc<str>]> = level.hidden_headers.iter().map(|name| Arc::from(name.as_str())).collect();
     phases.answers = ResponseHandling {
         received: (!hidden.is_empty()).then_some(UpstreamResponseEdit::Hide(hidden)).into_iter().collect(),
-        edits: more.into_iter().map(response).collect(),
+        edits: conditional.into_iter().map(response).collect(),
         ..ResponseHandling::default()
     };
     let adds: Vec<_> = adds.into_iter().map(response).collect();
@@ -143,7 +143,7 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
         rewrites: changed.path,
         breaks: edited
             .iter()
-            .any(|of| matches!(of.world.end, Some(CaseEnd::Continues | CaseEnd::Rewritten(_)))),
+            .any(|case| matches!(case.world.end, Some(CaseEnd::Continues | CaseEnd::Rewritten(_)))),
         gzip_off: level.gzip_off || levels.iter().any(|level| level.gzip_off),
         phases,
     })
@@ -166,8 +166,9 @@ fn entry_headers(
         .variables
         .extend(set.map(|name| (name.trim_start_matches('$').to_ascii_lowercase(), Template::default())));
     let edited = EnclosingBlocks { levels: vec![level], blocks: &[] }.edits(world, scope)?;
-    let mut entered = conditional_headers(edited.iter(), |of| &of.more_headers, &ChangedParts::default())?;
-    entered.extend(conditional_headers(edited.iter(), |of| &of.adds, &ChangedParts::default())?);
+    let mut entered =
+        conditional_headers(edited.iter(), |case| &case.more_headers, &ChangedParts::default())?;
+    entered.extend(conditional_headers(edited.iter(), |case| &case.adds, &ChangedParts::default())?);
     Ok(entered)
 }
 
@@ -225,10 +226,11 @@ fn path_rewrite(edited: &[CaseEdits], directives: &[Directive]) -> Result<Option
         negated: true,
     };
     // In a case without it, the path does not match, so it changes nothing there.
-    let is_one = edited.iter().filter(|of| !ends_in_response(&of.world)).all(|of| match &of.world.end {
-        Some(CaseEnd::Rewritten(_)) => true,
-        _ => of.world.when.contains(&not_found),
-    });
+    let is_one =
+        edited.iter().filter(|case| !ends_in_response(&case.world)).all(|case| match &case.world.end {
+            Some(CaseEnd::Rewritten(_)) => true,
+            _ => case.world.when.contains(&not_found),
+        });
     match is_one && paths.len() == 1 {
         true => Ok(Some((*path).clone())),
         false => {
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_too_long_for_a_condition_of_a_header_are_answered() {
+    fn requests_too_long_for_a_header_condition_get_a_response() {
         let snippet = parse_path(
             "set $role user; if ($http_cookie ~ secret) { set $role admin; } proxy_set_header X-Role $role;",
         );

@@ -175,17 +175,17 @@ impl RequestCase {
         scope.depth += 1;
         let mut valued = Vec::new();
         for (world, source) in self.expand(&map.source, scope)? {
-            let mut left = Some(world);
+            let mut current = Some(world);
             for (test, value) in &map.entries {
-                let Some(world) = left.take() else { break };
+                let Some(world) = current.take() else { break };
                 let condition = Condition { value: source.clone(), test: test.clone(), negated: false };
                 let (holds, fails) = world.split(&condition);
                 if let Some(world) = holds {
                     valued.extend(world.expand(value, scope)?);
                 }
-                left = fails;
+                current = fails;
             }
-            if let Some(world) = left {
+            if let Some(world) = current {
                 valued.extend(world.expand(&map.default, scope)?);
             }
         }

@@ -132,7 +132,7 @@ mod tests {
             "# TYPE fairway_otlp_queue_items gauge",
             "fairway_otlp_queue_items{signal=\"traces\"} 7",
         ] {
-            assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
+            assert!(text.lines().any(|text_line| text_line == line), "{line} in\n{text}");
         }
         assert_eq!(counts.dropped_items(Signal::Logs), 2);
     }

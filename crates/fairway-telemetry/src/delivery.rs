@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_busy_collector_is_not_retried_before_the_time_it_asks_for() {
+    async fn a_busy_collector_is_not_retried_before_its_retry_after() {
         let mut bench = TestDelivery::new([retry_after(7), retry_after(20)]);
         bench.deliver().await;
         let at = bench.seconds();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_collector_gets_what_the_previous_one_did_not_accept() {
+    async fn a_new_collector_gets_items_that_the_previous_one_did_not_accept() {
         let mut bench = TestDelivery::new([retry_after(50)]);
         let other = Arc::new(Collector::at("http://second"));
         let change = bench.collector.clone();

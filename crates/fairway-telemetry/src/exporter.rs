@@ -201,8 +201,8 @@ impl<E: ExchangeSource, C: Connect> ExporterTask<E, C> {
             () = work => {}
             () = deadline => {}
         }
-        let left = [spans.len() as u64, 0, records.len() as u64];
-        for (signal, (left, in_flight)) in Signal::ALL.into_iter().zip(left.into_iter().zip(in_flight)) {
+        let lost = [spans.len() as u64, 0, records.len() as u64];
+        for (signal, (left, in_flight)) in Signal::ALL.into_iter().zip(lost.into_iter().zip(in_flight)) {
             counts.record_dropped(signal, DropReason::Unreachable, left + in_flight.get());
             counts.set_queued(signal, 0);
         }
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_collector_that_comes_back_gets_the_queued_items() {
+    async fn a_returning_collector_gets_the_queued_items() {
         let (bench, work) = TestExporter::new((0..3).map(|_| unavailable()));
         tokio::join!(work, async {
             bench.trace(4).await;

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_passed_over() {
+    fn other_lines_are_skipped() {
         for line in [
             "",
             "# HELP a text",

@@ -227,15 +227,15 @@ time_count{host=\"a\"} 6
 
     #[test]
     fn chunk_boundaries_do_not_matter() {
-        let whole = convert(&[TEXT]);
+        let unsplit = convert(&[TEXT]);
         for at in 0..TEXT.len() {
             let (before, after) = TEXT.split_at(at);
-            assert_eq!(convert(&[before, after]), whole, "{at}");
+            assert_eq!(convert(&[before, after]), unsplit, "{at}");
         }
     }
 
     #[test]
-    fn a_message_is_bounded_and_nothing_is_lost_between_two() {
+    fn messages_are_bounded_and_lose_nothing() {
         let mut lines = String::from("# TYPE requests counter\n");
         for number in 0..60_000 {
             lines += &format!("requests{{host=\"{number}\",path=\"{}\"}} 1\n", "p".repeat(100));

@@ -154,11 +154,11 @@ mod tests {
     }
 
     fn has_line(counts: &Counts, line: &str) -> bool {
-        counts.metrics_text().lines().any(|one| one == line)
+        counts.metrics_text().lines().any(|text_line| text_line == line)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_message_goes_when_it_is_full_or_its_first_item_has_waited() {
+    async fn a_message_is_sent_when_full_or_when_its_first_item_has_waited() {
         let (queue, _) = queue();
         queue.push(spans(5), Some(LIMITS));
         let began = Instant::now();

@@ -152,8 +152,8 @@ impl Sender {
 
     /// Waits until the sum of these counters has the expected value.
     pub(crate) async fn until(&self, parts: &[&str], expected: u64) {
-        let what = format!("{parts:?} is {expected}");
-        eventually(&what, WAIT_TIMEOUT, || async { self.count(parts) == expected }).await;
+        let context = format!("{parts:?} is {expected}");
+        eventually(&context, WAIT_TIMEOUT, || async { self.count(parts) == expected }).await;
     }
 
     /// Stops it off the thread that runs the collectors.

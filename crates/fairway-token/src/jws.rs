@@ -170,8 +170,8 @@ impl<'t> Token<'t> {
     pub fn lifetime(&self, now: Duration, skew: Duration) -> Duration {
         const MAX_LIFETIME: f64 = 100.0 * 365.0 * 86_400.0;
         let expiry = self.claims.time("exp").ok().flatten().unwrap_or_default();
-        let left = expiry + skew.as_secs_f64() - now.as_secs_f64();
-        Duration::from_secs_f64(left.clamp(0.0, MAX_LIFETIME))
+        let time_left = expiry + skew.as_secs_f64() - now.as_secs_f64();
+        Duration::from_secs_f64(time_left.clamp(0.0, MAX_LIFETIME))
     }
 }
 

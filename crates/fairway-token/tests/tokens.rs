@@ -68,9 +68,9 @@ proptest! {
         let keys = key_set(&signers);
         let token = signers[0].token(&json!({"alg": "EdDSA", "kid": "ed"}), &claims());
         let mut changed = token.into_bytes();
-        let place = place.index(changed.len());
-        prop_assume!(changed[place] != byte);
-        changed[place] = byte;
+        let position = place.index(changed.len());
+        prop_assume!(changed[position] != byte);
+        changed[position] = byte;
         prop_assert!(admit(&changed, &keys).is_err(), "{}", String::from_utf8_lossy(&changed));
     }
 

@@ -43,9 +43,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
 /// Never: the first update always has an outcome.
 pub(crate) fn check_objects(read: ReadObjects) -> Result<OfflineTranslation> {
     let seen_kinds = read.seen_kinds();
-    let left = fairway_migrate::left_to_ingress_nginx(&read.changes, &read.options);
+    let left_out = fairway_migrate::left_to_ingress_nginx(&read.changes, &read.options);
     let mut found = read.translate()?;
-    found.diagnostics.extend(left);
+    found.diagnostics.extend(left_out);
     seen_kinds.soften_unknown_references(&mut found.diagnostics);
     Ok(found)
 }
@@ -103,18 +103,18 @@ pub(crate) fn line(diagnostic: &Diagnostic) -> String {
 
 /// The part of a diagnostic's line before the consequence.
 pub(crate) fn diagnostic_text(severity: &str, code: &str, origin: &Origin, problem: &str) -> String {
-    let place =
+    let location =
         origin.source.as_ref().map(|source| format!("{}:{}: ", source.file, source.line)).unwrap_or_default();
     let mut object = origin.clone();
     object.source = None;
     let object = object.to_string();
     let object = if object.trim().is_empty() { String::new() } else { format!("{}: ", object.trim()) };
-    on_one_line(&format!("{place}{severity}[{code}]: {object}{problem}"))
+    on_one_line(&format!("{location}{severity}[{code}]: {object}{problem}"))
 }
 
 /// A count with its noun, in the plural unless the count is 1.
-pub(crate) fn count_noun(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+pub(crate) fn count_noun(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 #[cfg(test)]

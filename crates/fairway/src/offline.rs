@@ -173,14 +173,14 @@ fn assumed_placements(translation: &Translation) -> Vec<Change> {
     let mut free = 1024..=u16::MAX;
     let mut changes = Vec::new();
     for (gateway, wanted) in &translation.gateway.wanted_gateways {
-        let mut place = |port: &u16| {
+        let mut assign_port = |port: &u16| {
             let bind = free.next().map(|free| SocketAddr::new(anywhere, free)).into_iter().collect();
             (*port, PortPlacement { bind, state: PortState::Bound })
         };
         let connections = wanted.ports.iter().filter(|(_, it)| **it != PortTransport::Udp);
         let datagrams = wanted.ports.iter().filter(|(_, it)| **it != PortTransport::Tcp);
-        let ports = connections.map(|(port, _)| port).map(&mut place).collect();
-        let datagram_ports = datagrams.map(|(port, _)| port).map(&mut place).collect();
+        let ports = connections.map(|(port, _)| port).map(&mut assign_port).collect();
+        let datagram_ports = datagrams.map(|(port, _)| port).map(&mut assign_port).collect();
         let addresses = GatewayAddresses::Assigned(Vec::new());
         let placement = Some(Arc::new(Placement { addresses, ports, datagram_ports }));
         changes.push(Change::Placed { gateway: gateway.clone(), placement });

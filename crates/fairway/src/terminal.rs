@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_shown_and_everything_else_stays() {
+    fn control_characters_are_replaced_and_others_kept() {
         let mut out = Vec::new();
         write!(
             PlainText(&mut out),

@@ -95,8 +95,8 @@ fn report_timeout(args: &WaitArgs, lagging: &str) -> Result<ExitCode> {
 /// Finds the replicas and, through the API server, the version of the object that they have to serve.
 async fn prepare(args: &WaitArgs) -> Result<(Replicas, WaitTarget)> {
     let replicas = Replicas::from_args(args).await?;
-    let wanted = WaitTarget::from_args(args, &replicas).await?;
-    Ok((replicas, wanted))
+    let target = WaitTarget::from_args(args, &replicas).await?;
+    Ok((replicas, target))
 }
 
 impl Replicas {
@@ -149,16 +149,16 @@ async fn query_replica(address: SocketAddr, query: String, until: Instant) -> Re
 
 impl WaitTarget {
     async fn from_args(args: &WaitArgs, replicas: &Replicas) -> Result<Self> {
-        let mut wanted = Self { replicas: args.replicas, digest: args.digest.clone(), object: None };
+        let mut target = Self { replicas: args.replicas, digest: args.digest.clone(), object: None };
         if let Some((flag, queried)) = named_object(args)? {
             let Replicas::Pods(_, client) = replicas else {
                 anyhow::bail!("{flag} requires a cluster and cannot be combined with --admin");
             };
             let written = fleet::fetch_version(client, &queried).await;
             let written = written.with_context(|| format!("the {queried} cannot be read"))?;
-            wanted.object = Some(WantedObject { queried, written });
+            target.object = Some(WantedObject { queried, written });
         }
-        Ok(wanted)
+        Ok(target)
     }
 }
 
@@ -182,15 +182,15 @@ fn parse_object(text: &str) -> Result<QueriedObject> {
 }
 
 /// The digest that all replicas serve, or the reason why a replica lags behind.
-fn agreed_digest(replicas: &[Replica], wanted: &WaitTarget) -> Result<String, String> {
-    if replicas.len() < wanted.replicas.max(1) {
-        return Err(format!("found {} of {} replicas", replicas.len(), wanted.replicas.max(1)));
+fn agreed_digest(replicas: &[Replica], target: &WaitTarget) -> Result<String, String> {
+    if replicas.len() < target.replicas.max(1) {
+        return Err(format!("found {} of {} replicas", replicas.len(), target.replicas.max(1)));
     }
     let mut digest: Option<(&str, &str)> = None;
     for Replica { name, served } in replicas {
         let served =
             served.as_ref().map_err(|problem| format!("{name} did not report what it serves: {problem}"))?;
-        lag_reason(served, wanted).map_or(Ok(()), |why| Err(format!("{name} {why}")))?;
+        lag_reason(served, target).map_or(Ok(()), |why| Err(format!("{name} {why}")))?;
         match digest {
             Some((other, theirs)) if theirs != served.digest => {
                 return Err(format!("{name} serves {} and {other} serves {theirs}", served.digest));
@@ -202,7 +202,7 @@ fn agreed_digest(replicas: &[Replica], wanted: &WaitTarget) -> Result<String, St
 }
 
 /// Why a replica does not serve the target yet.
-fn lag_reason(served: &ServedConfig, wanted: &WaitTarget) -> Option<String> {
+fn lag_reason(served: &ServedConfig, target: &WaitTarget) -> Option<String> {
     if !served.adopted {
         return Some("has workers that serve an older configuration".to_owned());
     }
@@ -211,12 +211,12 @@ fn lag_reason(served: &ServedConfig, wanted: &WaitTarget) -> Option<String> {
             "serves the configuration of an earlier process: the API server has not responded".to_owned(),
         );
     }
-    if let Some(digest) = &wanted.digest
+    if let Some(digest) = &target.digest
         && *digest != served.digest
     {
         return Some(format!("serves {}", served.digest));
     }
-    let WantedObject { queried, written } = wanted.object.as_ref()?;
+    let WantedObject { queried, written } = target.object.as_ref()?;
     match (served_version(served, queried), written) {
         (None, None) => None,
         (None, Some(_)) => Some(format!("does not serve the {queried}")),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn all_replicas_must_serve_the_same_and_the_current_ingress() {
+    fn all_replicas_must_serve_the_same_digest_and_the_current_ingress() {
         let two = |a, b| [replica("p0", a, Some("9")), replica("p1", b, Some("10"))];
         assert_eq!(agreed_digest(&two("x", "x"), &wait_target(Some("9"))), Ok("x".to_owned()));
         assert!(agreed_digest(&two("x", "y"), &wait_target(Some("9"))).unwrap_err().contains("p1 serves y"));

@@ -102,7 +102,7 @@ async fn log_in(fairway: &Fairway, name: &str, credentials: &str) -> RawResponse
 }
 
 #[tokio::test]
-async fn only_a_service_that_says_yes_lets_a_request_pass() {
+async fn only_an_explicit_yes_of_the_service_admits_a_request() {
     let cases = [
         ("200", 200),
         ("204", 200),
@@ -184,9 +184,9 @@ async fn the_service_gets_the_request_and_the_backend_the_user() {
     ] {
         assert_eq!(auth_request.header_values(name), [value], "{name}");
     }
-    let seen = site.last();
-    assert_eq!((&*seen.body, seen.header_values("X-User")), (&b"body"[..], vec!["alice"]));
-    assert!(seen.header("X-Uri").is_none() && seen.header("X-Sent-From").is_none());
+    let received = site.last();
+    assert_eq!((&*received.body, received.header_values("X-User")), (&b"body"[..], vec!["alice"]));
+    assert!(received.header("X-Uri").is_none() && received.header("X-Sent-From").is_none());
 }
 
 #[tokio::test]
@@ -210,8 +210,8 @@ async fn no_spelling_of_a_copied_name_reaches_the_backend_from_the_client() {
     for host in ["all.test", "any.test"] {
         let request = names.iter().fold(Request::get(host, "/"), |it, name| it.header(name, "mallory"));
         assert_eq!(send_request(&fairway, &request.close()).await.status, 200);
-        let seen = site.last();
-        let smuggled: Vec<_> = seen.headers.iter().filter(|(_, value)| value == "mallory").collect();
+        let received = site.last();
+        let smuggled: Vec<_> = received.headers.iter().filter(|(_, value)| value == "mallory").collect();
         assert!(smuggled.is_empty(), "{host}: {smuggled:?}");
         let chunked = format!(
             "POST / HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\nTrailer: X-User\r\n\r\n1\r\na\r\n0\r\nX-User: mallory\r\n\r\n"
@@ -219,8 +219,8 @@ async fn no_spelling_of_a_copied_name_reaches_the_backend_from_the_client() {
         let mut client = Client::connect(fairway.http).await.unwrap();
         client.send(chunked).await.unwrap();
         assert_eq!(client.read_response().await.unwrap().status, 200);
-        let seen = site.last();
-        assert!(seen.trailers.is_empty(), "{host}: {:?}", seen.trailers);
+        let received = site.last();
+        assert!(received.trailers.is_empty(), "{host}: {:?}", received.trailers);
     }
 }
 
@@ -305,7 +305,7 @@ async fn a_service_with_a_certificate_is_called_over_tls() {
 }
 
 #[tokio::test]
-async fn the_certificate_of_a_service_is_verified_where_its_ingress_asks_for_it() {
+async fn the_certificate_of_a_service_is_verified_if_its_ingress_says_so() {
     let (authority, another) = (Authority::new("login"), Authority::new("another"));
     let leaf = authority.leaf(&["auth.secure.svc"]);
     let secure = Backend::https(leaf.server_config(&[]), say).await;
@@ -459,7 +459,7 @@ async fn both_guards_must_agree_unless_any_is_enough() {
 
 #[tokio::test]
 async fn a_cached_response_is_used_until_the_annotations_change() {
-    let url = |what: &str| format!("{SERVICE}/{what}");
+    let url = |service_url: &str| format!("{SERVICE}/{service_url}");
     let (no, own, status, good) = (url("401"), url("user"), url("404"), url("oauth2/auth"));
     let key = ("auth-cache-key", "$http_authorization$cookie__oauth2_proxy");
     let site = Site::new(&[
@@ -492,11 +492,11 @@ async fn a_cached_response_is_used_until_the_annotations_change() {
 }
 
 #[tokio::test]
-async fn one_service_may_decide_for_all_but_those_that_opt_out() {
-    let own = format!("{SERVICE}/204");
+async fn one_service_can_decide_for_all_ingresses_except_those_that_opt_out() {
+    let service_url = format!("{SERVICE}/204");
     let site = Site::new(&[
         ("asked", &[]),
-        ("own", &[("auth-url", &own)]),
+        ("own", &[("auth-url", &service_url)]),
         ("out", &[("enable-global-auth", "false")]),
         ("maybe", &[("enable-global-auth", "perhaps")]),
     ])
@@ -529,7 +529,7 @@ async fn one_service_may_decide_for_all_but_those_that_opt_out() {
 }
 
 #[tokio::test]
-async fn a_flood_of_wrong_passwords_lets_nobody_in_and_delays_only_those_who_log_in() {
+async fn a_flood_of_wrong_passwords_admits_no_one_and_delays_only_logins() {
     let site = Site::new(&[("app", &BASIC), ("open", &[])]).await;
     // Cost 12: a quarter of a second each.
     site.users("u:$2y$12$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\nplain:{PLAIN}secret");

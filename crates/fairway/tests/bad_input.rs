@@ -192,8 +192,8 @@ async fn every_bad_object_is_reported_and_everything_else_is_served() {
         let (diagnostics, code) = check(manifests.path());
         let line = diagnostics.lines().find(|line| line.contains(diagnostic));
         let line = line.unwrap_or_else(|| panic!("{diagnostic}\nis not in\n{diagnostics}"));
-        let place = line.split_once("bad.yaml:").map(|(_, rest)| rest.split(':').next().unwrap());
-        assert!(place.unwrap().parse::<u32>().is_ok_and(|number| number > 0), "{line}");
+        let line_number = line.split_once("bad.yaml:").map(|(_, rest)| rest.split(':').next().unwrap());
+        assert!(line_number.unwrap().parse::<u32>().is_ok_and(|number| number > 0), "{line}");
         assert_eq!(code, Some(i32::from(severity != "note")), "{diagnostics}");
         fairway.until_metric("fairway_diagnostics", &[("severity", severity)], |count| count >= 1.0).await;
         assert_eq!(status(&mut client, "good.test", "/").await, 200, "{diagnostic}");
@@ -216,13 +216,13 @@ async fn a_bad_document_keeps_its_previous_objects_and_its_neighbours_change() {
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
     let mut client = Client::connect(fairway.http).await.unwrap();
     let good = ingress("good").route("good.test", "/", ("web", 80)).yaml();
-    let more = ingress("more").route("more.test", "/", ("web", 80)).yaml();
+    let additional = ingress("more").route("more.test", "/", ("web", 80)).yaml();
     let broken = good.replace("path: \"/\"", "path: {}");
-    manifests.put("good.yaml", format!("{broken}---\n{more}"));
+    manifests.put("good.yaml", format!("{broken}---\n{additional}"));
     fairway.until_metric("fairway_diagnostics", &[("severity", "error")], |count| count == 1.0).await;
     assert_eq!(status(&mut client, "good.test", "/").await, 200, "served as before");
     assert_eq!(status(&mut client, "more.test", "/").await, 200);
-    manifests.put("good.yaml", format!("{good}---\n{more}"));
+    manifests.put("good.yaml", format!("{good}---\n{additional}"));
     fairway.until_metric("fairway_diagnostics", &[], |count| count == 0.0).await;
 }
 
@@ -255,7 +255,7 @@ async fn shown(fairway: &Fairway, host: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_secret_that_becomes_invalid_keeps_its_certificate_until_it_is_fixed() {
+async fn an_invalid_secret_keeps_its_last_certificate_until_it_is_fixed() {
     let authority = Authority::new("test");
     let fresh = || authority.leaf(&["good.test"]);
     let (first, second) = (fresh(), fresh());
@@ -338,7 +338,7 @@ async fn malformed_requests_are_refused_closed_and_counted_by_reason() {
 }
 
 #[test]
-fn an_address_that_is_no_address_and_numbers_out_of_range_are_named() {
+fn invalid_addresses_and_numbers_out_of_range_are_reported() {
     for (arguments, part) in [
         (&["run", "--manifests", "m", "--http", "somewhere"][..], "--http"),
         (&["run", "--manifests", "m", "--workers", "0"], "--workers"),

@@ -176,8 +176,8 @@ impl Site {
         }
         manifests.put("gateway.yaml", gateway(port));
         manifests.put("routes.yaml", http_route(ANY_PATH, ""));
-        let more = [&["--workers", "1", "--gateway-address", "127.0.0.1"][..], flags].concat();
-        let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &more).await;
+        let arguments = [&["--workers", "1", "--gateway-address", "127.0.0.1"][..], flags].concat();
+        let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &arguments).await;
         let gateway = SocketAddr::new([127, 0, 0, 1].into(), port);
         Self { manifests, backends, fairway, gateway }
     }
@@ -240,10 +240,10 @@ impl Site {
     }
 
     /// Output and exit code of `check --against` for the manifests in `directory`.
-    fn check(&self, directory: &Path, more: &[&str]) -> (i32, Value, String) {
+    fn check(&self, directory: &Path, additional: &[&str]) -> (i32, Value, String) {
         let against = self.fairway.admin.to_string();
         let arguments = ["check", directory.to_str().unwrap(), "--against", &against, "--output", "json"];
-        let (code, out, err) = run(&[&arguments[..], more].concat());
+        let (code, out, err) = run(&[&arguments[..], additional].concat());
         (code, serde_json::from_str(&out).unwrap_or(Value::Null), err)
     }
 }
@@ -304,7 +304,7 @@ fn changed(site: &Site, plant: &Plant) -> Manifests {
 
 /// Changes of Ingresses.
 fn plants_of_ingresses(backends: &Backends) -> Vec<Plant> {
-    let one =
+    let planted =
         |name, otherwise, file, ingress: Ingress| Plant::new(name, otherwise, vec![(file, ingress.yaml())]);
     let only_root = ingress("shop", "web").route("shop.test", "/", ("web", 80));
     let narrowed = ingress("shop", "web").route("shop.test", "/shop", ("web", 80)).route(
@@ -336,26 +336,26 @@ fn plants_of_ingresses(backends: &Backends) -> Vec<Plant> {
         .route("shop.test", "/", ("next", 80));
     let same_service = service_with_endpoints("shop", "web", 80, &[backends.address("web2")]);
     let mut all = vec![
-        one("a path is removed", 4, "web.yaml", only_root),
-        one("a host is renamed", 3, "api.yaml", api("renamed.test", "/$2")),
-        one("a prefix is narrowed", 3, "web.yaml", narrowed),
-        one("a prefix becomes an exact path", 2, "web.yaml", exact_cart),
-        one("another Service", 4, "web.yaml", moved),
-        one("an allow list", 8, "web.yaml", web().annotation("whitelist-source-range", "10.0.0.0/8")),
-        one("a redirect to https", 8, "web.yaml", web().tls(Some("tls"), &["shop.test"])),
-        one("another rewrite", 2, "api.yaml", api("api.test", "/new/$2")),
-        one("an exact path in front of a prefix", 1, "exact.yaml", exact),
-        one("a regular expression", 2, "regex.yaml", regex),
-        one("another default backend", 1, "default.yaml", default("next")),
-        one("a canary by header", 0, "canary.yaml", canary).undecided(5),
-        one("other timeouts", 0, "web.yaml", web().annotation("proxy-read-timeout", "7")),
-        one("an annotation without effect", 0, "web.yaml", web().annotation("example.com/team", "shop")),
+        planted("a path is removed", 4, "web.yaml", only_root),
+        planted("a host is renamed", 3, "api.yaml", api("renamed.test", "/$2")),
+        planted("a prefix is narrowed", 3, "web.yaml", narrowed),
+        planted("a prefix becomes an exact path", 2, "web.yaml", exact_cart),
+        planted("another Service", 4, "web.yaml", moved),
+        planted("an allow list", 8, "web.yaml", web().annotation("whitelist-source-range", "10.0.0.0/8")),
+        planted("a redirect to https", 8, "web.yaml", web().tls(Some("tls"), &["shop.test"])),
+        planted("another rewrite", 2, "api.yaml", api("api.test", "/new/$2")),
+        planted("an exact path in front of a prefix", 1, "exact.yaml", exact),
+        planted("a regular expression", 2, "regex.yaml", regex),
+        planted("another default backend", 1, "default.yaml", default("next")),
+        planted("a canary by header", 0, "canary.yaml", canary).undecided(5),
+        planted("other timeouts", 0, "web.yaml", web().annotation("proxy-read-timeout", "7")),
+        planted("an annotation without effect", 0, "web.yaml", web().annotation("example.com/team", "shop")),
         Plant::new("other endpoints", 0, vec![("service-web.yaml", same_service)]),
         Plant::new("a comment", 0, vec![("web.yaml", format!("# The shop.\n{}", web().yaml()))]),
         Plant {
             predicted: (None, 0),
             more_requests: vec![get("split.test", "/"); 12],
-            ..one("a weight becomes 0", 0, "split-canary.yaml", split("0"))
+            ..planted("a weight becomes 0", 0, "split-canary.yaml", split("0"))
         },
     ];
     let gone =
@@ -388,10 +388,10 @@ fn plants_of_routes() -> Vec<Plant> {
 }
 
 /// Number of differing requests per object.
-fn count(objects: &[String], what: impl Fn(usize) -> bool) -> BTreeMap<&str, u64> {
+fn count(objects: &[String], is_counted: impl Fn(usize) -> bool) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
     for (number, object) in objects.iter().enumerate() {
-        *counts.entry(object.as_str()).or_default() += u64::from(what(number));
+        *counts.entry(object.as_str()).or_default() += u64::from(is_counted(number));
     }
     counts
 }

@@ -148,7 +148,7 @@ async fn another_service_makes_error_pages() {
 }
 
 #[tokio::test]
-async fn larger_bodies_than_a_policy_allows_are_answered_413_over_both_protocols() {
+async fn bodies_above_the_limit_of_a_policy_are_413_over_both_protocols() {
     let site = Site::new(|| BackendResponse::ok("fine")).await;
     site.policy("ClientTrafficPolicy", "kind: Gateway, name: edge", "  limits: {requestBody: 64Ki}\n");
     site.policy("BackendTrafficPolicy", "kind: Service, name: web", "  limits: {requestBody: 1000}\n");
@@ -183,8 +183,8 @@ async fn larger_bodies_than_a_policy_allows_are_answered_413_over_both_protocols
     }
     let explained = site.explained("/both");
     assert!(explained.contains("request bodies: at most 1000 bytes"), "{explained}");
-    let whole = |backend: &Backend| backend.requests().iter().map(|it| it.body.len()).max();
-    assert_eq!((whole(&site.web), whole(&site.api)), (Some(1000), Some(65_536)));
+    let largest_body = |backend: &Backend| backend.requests().iter().map(|it| it.body.len()).max();
+    assert_eq!((largest_body(&site.web), largest_body(&site.api)), (Some(1000), Some(65_536)));
 }
 
 #[tokio::test]

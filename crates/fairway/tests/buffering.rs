@@ -38,7 +38,7 @@ async fn send(fairway: &Fairway, body: &[u8], chunked: bool) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn bodies_are_held_in_memory_and_on_disk_and_arrive_as_they_were_sent() {
+async fn bodies_are_buffered_in_memory_and_on_disk_and_arrive_unchanged() {
     let backend = Backend::http(|_| BackendResponse::ok("fine")).await;
     let (manifests, directory) = (site(&backend), tempfile::tempdir().unwrap());
     let flags = ["--buffer-dir", directory.path().to_str().unwrap(), "--buffer-disk", "8MiB"];
@@ -51,12 +51,12 @@ async fn bodies_are_held_in_memory_and_on_disk_and_arrive_as_they_were_sent() {
         assert_eq!(received.header("content-length"), Some(length.to_string().as_str()));
     }
     assert_eq!(send(&fairway, &body((4 << 20) + 1), true).await.0, 413);
-    let left = std::fs::read_dir(directory.path()).unwrap().count();
-    assert_eq!(left, 0, "the file has no name");
+    let files_left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(files_left, 0, "the file has no name");
 }
 
 #[tokio::test]
-async fn without_room_on_disk_small_bodies_go_on_and_large_ones_get_503_with_the_reason() {
+async fn without_disk_space_small_bodies_pass_and_large_ones_are_503_with_the_reason() {
     let backend = Backend::http(|_| BackendResponse::ok("fine")).await;
     let manifests = site(&backend);
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;

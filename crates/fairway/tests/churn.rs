@@ -41,7 +41,7 @@ async fn endpoints_that_come_and_go_lose_no_get_and_double_no_post_over_tls() {
 }
 
 #[tokio::test]
-async fn a_zone_whose_endpoints_all_come_and_go_loses_no_get_and_gets_all_requests_while_it_has_any() {
+async fn a_zone_whose_endpoints_are_replaced_loses_no_get_and_keeps_its_requests_while_it_has_any() {
     let churned = churn(Scheme::Plain, Swing::Zone).await;
     let (own, other) = churned.counted.zones;
     assert!(own > 500.0 && other > 500.0, "{churned:#?}");
@@ -61,7 +61,7 @@ async fn routes_certificates_and_settings_change_without_closing_a_connection() 
 }
 
 #[tokio::test]
-async fn a_backend_killed_in_the_middle_of_its_answer_never_looks_like_success() {
+async fn a_backend_killed_within_its_response_never_looks_successful() {
     for cut in cut_answers(Path::new(BINARY), 3).await {
         assert_eq!(cut.seen.values().sum::<u64>(), 3, "{cut:?}");
         assert!(!cut.seen.contains_key(&ClientView::ShortSuccess), "{cut:?}");

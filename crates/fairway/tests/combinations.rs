@@ -265,11 +265,11 @@ async fn limit(asking: Asking<'_>) {
 }
 
 #[tokio::test]
-async fn families_do_the_same_over_every_protocol_with_any_number_of_workers() {
+async fn annotations_have_the_same_effect_over_every_protocol_with_any_number_of_workers() {
     for workers in ["1", "2"] {
         let site = Site::new().await;
-        let more = ["--workers", workers, "--access-log", "off"];
-        let fairway = Fairway::ready(Path::new(BINARY), site.manifests.path(), &more).await;
+        let arguments = ["--workers", workers, "--access-log", "off"];
+        let fairway = Fairway::ready(Path::new(BINARY), site.manifests.path(), &arguments).await;
         for way in WAYS {
             println!("{workers} workers, {}", way.name);
             let asking = || Asking { fairway: &fairway, way };

@@ -79,8 +79,8 @@ fn every_command_has_a_man_page_and_is_completed() {
 #[test]
 fn an_address_in_use_is_named_with_its_flag() {
     let dir = tempfile::tempdir().unwrap();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let bound = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = bound.local_addr().unwrap().to_string();
     for flag in ["--http", "--https", "--admin"] {
         let mut arguments = vec!["run", "--manifests", dir.path().to_str().unwrap(), "--log-level", "error"];
         for other in ["--http", "--https", "--admin"] {
@@ -111,11 +111,11 @@ spec:
 ";
 
 #[test]
-fn check_says_which_ports_run_would_not_give_to_a_gateway() {
+fn check_reports_ports_that_a_gateway_cannot_have() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("gateway.yaml"), GATEWAY).unwrap();
     let directory = dir.path().to_str().unwrap();
-    let taken = |flags: &[&str]| {
+    let unavailable_ports = |flags: &[&str]| {
         let (code, printed) = fairway(&[&["check", directory], flags].concat());
         let lines = printed
             .lines()
@@ -129,11 +129,11 @@ fn check_says_which_ports_run_would_not_give_to_a_gateway() {
         "8443: 0.0.0.0:8443 is that of --https",
         "10254: 127.0.0.1:10254 is that of --admin",
     ];
-    assert_eq!(taken(&[]), (1, by_default.map(not_served).into()));
+    assert_eq!(unavailable_ports(&[]), (1, by_default.map(not_served).into()));
     let elsewhere = ["--http", "0.0.0.0:1080", "--https", "0.0.0.0:1443", "--admin", "127.0.0.1:1254"];
-    assert_eq!(taken(&elsewhere), (0, Vec::new()));
+    assert_eq!(unavailable_ports(&elsewhere), (0, Vec::new()));
     let probe = [&elsewhere[..], &["--probe", "[::]:10255"]].concat();
-    assert_eq!(taken(&probe), (1, vec![not_served("10255: [::]:10255 is that of --probe")]));
+    assert_eq!(unavailable_ports(&probe), (1, vec![not_served("10255: [::]:10255 is that of --probe")]));
     let (code, printed) = fairway(&["check", directory, "--http", "127.0.0.1:10254"]);
     assert_eq!((code, printed.contains("are the same address")), (2, true), "{printed}");
 }

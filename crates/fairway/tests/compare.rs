@@ -78,25 +78,25 @@ impl Site {
     }
 }
 
-async fn serving(manifests: &Manifests, more: &[&str]) -> Fairway {
-    Fairway::ready(Path::new(BINARY), manifests.path(), &[&["--workers", "1"], more].concat()).await
+async fn serving(manifests: &Manifests, arguments: &[&str]) -> Fairway {
+    Fairway::ready(Path::new(BINARY), manifests.path(), &[&["--workers", "1"], arguments].concat()).await
 }
 
 fn address(fairway: &Fairway) -> String {
     format!("127.0.0.1:{}:{}", fairway.http.port(), fairway.https.port())
 }
 
-fn arguments(objects: &Path, from: &str, to: &str, more: &[&str]) -> Vec<String> {
+fn arguments(objects: &Path, from: &str, to: &str, flags: &[&str]) -> Vec<String> {
     let mut all: Vec<String> =
         ["compare", "--pause", "0.1", "--from", from, "--to", to].map(str::to_owned).into();
     all.push(objects.display().to_string());
-    all.extend(more.iter().map(|&argument| argument.to_owned()));
+    all.extend(flags.iter().map(|&argument| argument.to_owned()));
     all
 }
 
 /// Runs the command to its end, while the backends of this process keep running.
-async fn compared(objects: &Path, from: &str, to: &str, more: &[&str]) -> Ended {
-    let arguments = arguments(objects, from, to, more);
+async fn compared(objects: &Path, from: &str, to: &str, flags: &[&str]) -> Ended {
+    let arguments = arguments(objects, from, to, flags);
     let output = tokio::task::spawn_blocking(move || Command::new(BINARY).args(arguments).output().unwrap());
     let output = output.await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -163,7 +163,7 @@ async fn everything(manifests: &Manifests) -> Backend {
 }
 
 #[tokio::test]
-async fn two_installations_of_the_same_have_no_difference() {
+async fn two_equal_installations_have_no_difference() {
     let site = Site::new().await;
     let manifests = site.manifests();
     let _restless = everything(&manifests).await;
@@ -183,8 +183,8 @@ async fn two_installations_of_the_same_have_no_difference() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("access.log");
     std::fs::write(&file, log.concat()).unwrap();
-    let more = ["--yes", "--output", "json", "--access-log", file.to_str().unwrap()];
-    let ended = compared(manifests.path(), &address(&from), &address(&to), &more).await;
+    let flags = ["--yes", "--output", "json", "--access-log", file.to_str().unwrap()];
+    let ended = compared(manifests.path(), &address(&from), &address(&to), &flags).await;
     let report = ended.report();
     assert_eq!(report["differences"], Value::Array(Vec::new()), "{report:#}");
     assert_eq!(ended.code, 0, "{}", ended.err);
@@ -235,8 +235,8 @@ async fn two_identical_controllers_have_no_differences_for_any_recorded_ingress(
     recorded(&manifests, &Authority::new("test").leaf(&["*.test"])).await;
     let flags = ["--ingress-class-compat", "--configmap", "ingress-nginx/ingress-nginx-controller"];
     let (from, to) = tokio::join!(serving(&manifests, &flags), serving(&manifests, &flags));
-    let more = [&["--yes", "--output", "json", "--timeout", "30"][..], &flags].concat();
-    let ended = compared(manifests.path(), &address(&from), &address(&to), &more).await;
+    let arguments = [&["--yes", "--output", "json", "--timeout", "30"][..], &flags].concat();
+    let ended = compared(manifests.path(), &address(&from), &address(&to), &arguments).await;
     let report = ended.report();
     assert_eq!(report["differences"], Value::Array(Vec::new()), "{report:#}");
     assert_eq!(ended.code, 0, "{}", ended.err);
@@ -448,27 +448,28 @@ async fn each_planted_difference_is_found_and_explained_by_its_object() {
     plant_structure(&one, &other, &mut expected);
     assert!(expected.len() >= 20);
     let (from, to) = tokio::join!(serving(&one, &[]), serving(&other, &[]));
-    let more = ["--yes", "--output", "json"];
-    let ended = compared(other.path(), &address(&from), &address(&to), &more).await;
+    let flags = ["--yes", "--output", "json"];
+    let ended = compared(other.path(), &address(&from), &address(&to), &flags).await;
     let report = ended.report();
     assert_eq!(ended.code, 1, "{}", ended.err);
     let differences = report["differences"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut wrong = Vec::new();
     for it in &expected {
-        let here: Vec<_> = differences.iter().filter(|found| found["probe"]["host"] == *it.host).collect();
+        let host_differences: Vec<_> =
+            differences.iter().filter(|found| found["probe"]["host"] == *it.host).collect();
         let explains = |found: &&&Value| {
             let cause = &found["cause"];
             text(&found["part"]).contains(it.part)
                 && cause["object"] == *it.object
                 && cause["field"] == *it.field
         };
-        if !here.iter().any(|found| explains(&found)) {
-            let found = here.iter().map(|it| format!("    {} {}", it["part"], it["cause"]));
+        if !host_differences.iter().any(|found| explains(&found)) {
+            let found = host_differences.iter().map(|it| format!("    {} {}", it["part"], it["cause"]));
             let found = found.collect::<Vec<_>>().join("\n");
             wrong.push(format!("{}: {} by {} {}; found\n{found}", it.host, it.part, it.object, it.field));
         }
-        for found in here.iter().filter(|found| found["cause"]["object"] != *it.object) {
+        for found in host_differences.iter().filter(|found| found["cause"]["object"] != *it.object) {
             wrong.push(format!("{}: blames another object: {} {}", it.host, found["part"], found["cause"]));
         }
     }
@@ -491,8 +492,8 @@ async fn a_setting_explains_a_difference_without_an_annotation() {
     }
     let flags = ["--configmap", "shop/settings"];
     let (from, to) = tokio::join!(serving(&one, &flags), serving(&other, &flags));
-    let more = ["--yes", "--configmap", "shop/settings"];
-    let ended = compared(other.path(), &address(&from), &address(&to), &more).await;
+    let arguments = ["--yes", "--configmap", "shop/settings"];
+    let ended = compared(other.path(), &address(&from), &address(&to), &arguments).await;
     assert_eq!(ended.code, 1, "{ended:?}");
     for part in [
         "ConfigMap shop/settings data[\"hsts\"]",
@@ -501,7 +502,7 @@ async fn a_setting_explains_a_difference_without_an_annotation() {
     ] {
         assert!(ended.out.contains(part), "{part} in {}", ended.out);
     }
-    let page = [&more[..], &["--output", "html"]].concat();
+    let page = [&arguments[..], &["--output", "html"]].concat();
     let ended = compared(other.path(), &address(&from), &address(&to), &page).await;
     assert!(
         ended.out.starts_with("<!doctype html>") && ended.out.contains("strict-transport-security"),
@@ -524,8 +525,8 @@ async fn a_certificate_that_only_one_side_has_from_a_trusted_authority_is_a_diff
     let file = directory.path().join("ca.pem");
     std::fs::write(&file, authority.pem()).unwrap();
     let (from, to) = tokio::join!(serving(&one, &[]), serving(&other, &[]));
-    let more = ["--yes", "--ca", file.to_str().unwrap()];
-    let ended = compared(other.path(), &address(&from), &address(&to), &more).await;
+    let flags = ["--yes", "--ca", file.to_str().unwrap()];
+    let ended = compared(other.path(), &address(&from), &address(&to), &flags).await;
     assert_eq!(ended.code, 1, "{ended:?}");
     for part in [
         "Secret shop/cert data[\"tls.crt\"]",
@@ -535,7 +536,7 @@ async fn a_certificate_that_only_one_side_has_from_a_trusted_authority_is_a_diff
         assert!(ended.out.contains(part), "{part} in {}", ended.out);
     }
     std::fs::write(&file, "nothing").unwrap();
-    let refused = compared(other.path(), &address(&from), &address(&to), &more).await;
+    let refused = compared(other.path(), &address(&from), &address(&to), &flags).await;
     assert!(refused.code == 2 && refused.err.contains("--ca: contains no CA certificate"), "{refused:?}");
 }
 
@@ -547,7 +548,7 @@ async fn small(site: &Site) -> Manifests {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_without_yes_and_the_plan_is_printed() {
+async fn without_yes_nothing_is_sent_and_the_plan_is_printed() {
     let site = Site::new().await;
     let manifests = small(&site).await;
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
@@ -563,7 +564,7 @@ async fn nothing_is_sent_without_yes_and_the_plan_is_printed() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_no_controller_ends_with_two_and_one_line() {
+async fn an_address_without_a_controller_exits_with_two_and_one_line() {
     let site = Site::new().await;
     let manifests = small(&site).await;
     let good = serving(&manifests, &[]).await;
@@ -603,9 +604,10 @@ async fn an_address_that_is_no_controller_ends_with_two_and_one_line() {
 
 /// A backend in place of a controller, which responds to this many requests and then stops responding.
 async fn tiring(answered: usize) -> Backend {
-    let left = Arc::new(AtomicUsize::new(answered));
+    let responses_left = Arc::new(AtomicUsize::new(answered));
     Backend::http(move |_| {
-        let took = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let took =
+            responses_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if took.is_ok() { BackendResponse::ok("the same") } else { BackendResponse::Silence }
     })
     .await
@@ -621,8 +623,8 @@ async fn a_side_that_stops_responding_gives_a_partial_report() {
     }
     let (steady, tired) = (tiring(usize::MAX).await, tiring(30).await);
     let [from, to] = [&steady, &tired].map(|side| format!("127.0.0.1:{}", side.address().port()));
-    let more = ["--yes", "--only", "http", "--timeout", "1", "--output", "json"];
-    let ended = compared(manifests.path(), &from, &to, &more).await;
+    let flags = ["--yes", "--only", "http", "--timeout", "1", "--output", "json"];
+    let ended = compared(manifests.path(), &from, &to, &flags).await;
     assert_eq!(ended.code, 2, "{ended:?}");
     let report = ended.report();
     let why = report["partial"].as_str().unwrap();
@@ -636,8 +638,8 @@ async fn a_signal_ends_the_comparison_with_a_partial_report() {
     let manifests = small(&site).await;
     let side = tiring(usize::MAX).await;
     let at = format!("127.0.0.1:{}", side.address().port());
-    let more = ["--yes", "--only", "http", "--rate", "1"];
-    let mut program = Program::start(Path::new(BINARY), &arguments(manifests.path(), &at, &at, &more));
+    let flags = ["--yes", "--only", "http", "--rate", "1"];
+    let mut program = Program::start(Path::new(BINARY), &arguments(manifests.path(), &at, &at, &flags));
     side.wait_until("three probes after the first of each side", |side| side.request_count() > 4).await;
     program.terminate().unwrap();
     assert_eq!(program.exit_within(WAIT_TIMEOUT).await.code(), Some(2));
@@ -650,8 +652,8 @@ async fn objects_that_change_meanwhile_are_named() {
     let manifests = small(&site).await;
     let side = tiring(usize::MAX).await;
     let at = format!("127.0.0.1:{}", side.address().port());
-    let more = ["--yes", "--only", "http", "--rate", "10"];
-    let mut program = Program::start(Path::new(BINARY), &arguments(manifests.path(), &at, &at, &more));
+    let flags = ["--yes", "--only", "http", "--rate", "10"];
+    let mut program = Program::start(Path::new(BINARY), &arguments(manifests.path(), &at, &at, &flags));
     side.wait_until("a probe", |side| side.request_count() > 2).await;
     let other = ingress("one").annotation("app-root", "/start").route("one.test", "/", ("web", 80));
     manifests.put("one.yaml", other.yaml());
@@ -674,12 +676,12 @@ async fn a_side_that_leads_elsewhere_is_named() {
 }
 
 #[tokio::test]
-async fn a_secret_that_was_not_given_is_not_said_to_be_missing() {
+async fn a_secret_that_is_not_in_the_input_is_not_reported_as_missing() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     manifests.put("web.yaml", service_with_endpoints("shop", "web", 80, &[free_address()]));
-    let own = ingress("own").annotation("auth-type", "basic").annotation("auth-secret", "users");
-    manifests.put("own.yaml", own.route("own.test", "/", ("web", 80)).yaml());
+    let protected = ingress("own").annotation("auth-type", "basic").annotation("auth-secret", "users");
+    manifests.put("own.yaml", protected.route("own.test", "/", ("web", 80)).yaml());
     let open = tiring(usize::MAX).await;
     let closed = Backend::http(|_| BackendResponse::with_headers(503, &[], "")).await;
     let [from, to] = [&open, &closed].map(|side| format!("127.0.0.1:{}", side.address().port()));

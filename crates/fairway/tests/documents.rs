@@ -49,9 +49,9 @@ fn first_column<'t>(text: &'t str, header: &str) -> BTreeSet<&'t str> {
 }
 
 /// Fails with the names of `these` that are missing in `those`.
-fn nothing_beyond<T: Ord + Debug>(these: &BTreeSet<T>, those: &BTreeSet<T>, what: &str) {
-    let beyond: Vec<_> = these.difference(those).collect();
-    assert!(beyond.is_empty(), "{what}: {beyond:?}");
+fn nothing_beyond<T: Ord + Debug>(left: &BTreeSet<T>, those: &BTreeSet<T>, context: &str) {
+    let beyond: Vec<_> = left.difference(those).collect();
+    assert!(beyond.is_empty(), "{context}: {beyond:?}");
 }
 
 fn flags_in(text: &str) -> BTreeSet<String> {
@@ -89,13 +89,13 @@ fn the_flags_of_compare_that_are_described_exist_and_its_own_are_described() {
         lines.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
     };
     nothing_beyond(&described, &flags(&help), "do not exist");
-    let own = help.split("\nProbes:").nth(1).unwrap().split("\n\nCluster:").next().unwrap();
-    assert!(flags(own).len() >= 7, "{own}");
-    nothing_beyond(&flags(own), &described, "not described");
+    let section = help.split("\nProbes:").nth(1).unwrap().split("\n\nCluster:").next().unwrap();
+    assert!(flags(section).len() >= 7, "{section}");
+    nothing_beyond(&flags(section), &described, "not described");
 }
 
 #[test]
-fn every_key_of_the_settings_that_is_described_is_read() {
+fn every_documented_settings_key_is_read() {
     let text = document("docs/operate.md");
     let keys = first_column(&text, "key");
     let manifests = Manifests::new();
@@ -145,7 +145,7 @@ fn variables_of_the_log_are_described() {
 }
 
 #[tokio::test]
-async fn metrics_and_log_members_are_those_of_a_running_process() {
+async fn metrics_and_log_members_match_a_running_process() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     let leaf = Authority::new("test").leaf(&["a.test"]);
@@ -167,9 +167,9 @@ async fn metrics_and_log_members_are_those_of_a_running_process() {
     // Metrics of a cluster or of a webhook are not in this scrape.
     let elsewhere =
         |line: &&str| line.contains("| With `--kubernetes`") || line.contains("| With `--webhook`");
-    let here: Vec<_> = text.lines().filter(|line| !elsewhere(line)).collect();
-    let here = here.join("\n");
-    let described = first_column(&here, "metric");
+    let own_lines: Vec<_> = text.lines().filter(|line| !elsewhere(line)).collect();
+    let own_text = own_lines.join("\n");
+    let described = first_column(&own_text, "metric");
     let printed = fairway.metrics().await.0;
     let printed: BTreeSet<_> = printed
         .lines()
@@ -240,7 +240,7 @@ fn the_symbols_of_the_two_lives_are_in_their_files() {
 }
 
 #[test]
-fn what_holds_the_behaviour_that_traffic_depends_on_exists() {
+fn named_tests_in_the_documents_exist() {
     let text = document("docs/annotations.md");
     let section = text.split("\n## Behaviour that traffic depends on\n").nth(1).unwrap();
     let table: Vec<_> = rows(section.split("\n## ").next().unwrap()).skip(2).collect();

@@ -93,8 +93,8 @@ async fn flood_of_heads(fairway: &Fairway, clients: usize) -> BTreeMap<u16, usiz
 /// Starts a process that may use `megabytes` more memory than at rest, and returns its memory at rest.
 async fn short_of_memory(manifests: &Manifests, megabytes: u64) -> (Fairway, f64) {
     let start = async |budget: &str| {
-        let more = [ONE, &["--max-memory", budget]].concat();
-        let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &more).await;
+        let arguments = [ONE, &["--max-memory", budget]].concat();
+        let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &arguments).await;
         until_served(&fairway, "good.test").await;
         fairway
     };
@@ -129,7 +129,7 @@ async fn memory_that_a_flood_of_heads_took_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_replica_that_sheds_live_load_stays_ready_and_serves_again_when_the_load_is_gone() {
+async fn a_replica_that_sheds_live_load_stays_ready_and_recovers() {
     let manifests = site(&[backend().await]);
     let (mut fairway, at_rest) = short_of_memory(&manifests, 20).await;
     let (first, _) = long_head();
@@ -192,8 +192,8 @@ async fn a_process_without_descriptors_refuses_blames_no_endpoint_and_follows_it
         let (gate, open) = watch::channel(false);
         let manifests = site(&[gated(open.clone()).await, gated(open).await]);
         let folder = manifests.path().display().to_string();
-        let more = [&["--manifests", &folder], ONE, more].concat();
-        let fairway = Fairway::start_with_open_files(64, Path::new(BINARY), &more).until_ready().await;
+        let arguments = [&["--manifests", &folder], ONE, more].concat();
+        let fairway = Fairway::start_with_open_files(64, Path::new(BINARY), &arguments).until_ready().await;
         let mut clients = Vec::new();
         for _ in 0..100 {
             let mut client = Client::connect(fairway.http).await.unwrap();
@@ -219,11 +219,11 @@ async fn a_process_without_descriptors_refuses_blames_no_endpoint_and_follows_it
             }
             *received.entry(response.map_or(0, |response| response.status)).or_default() += 1;
         }
-        assert!(received.get(&200).is_some_and(|count| *count >= 4), "{more:?}: {received:?}");
-        assert!(!received.contains_key(&502) && !received.contains_key(&504), "{more:?}: {received:?}");
-        assert_eq!(sum(&fairway, "fairway_upstream_ejections_total").await, 0.0, "{more:?}");
+        assert!(received.get(&200).is_some_and(|count| *count >= 4), "{arguments:?}: {received:?}");
+        assert!(!received.contains_key(&502) && !received.contains_key(&504), "{arguments:?}: {received:?}");
+        assert_eq!(sum(&fairway, "fairway_upstream_ejections_total").await, 0.0, "{arguments:?}");
         let shortages = fairway.metrics().await.sum("fairway_faults_total", &[("reason", "local_shortage")]);
-        assert_eq!(shortages > 0.0, short, "{more:?}: {shortages}");
+        assert_eq!(shortages > 0.0, short, "{arguments:?}: {shortages}");
         until_served(&fairway, "good.test").await;
         until_served(&fairway, "more.test").await;
     }

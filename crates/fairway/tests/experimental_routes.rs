@@ -213,7 +213,7 @@ async fn a_service_is_called_over_http_with_the_allowed_headers() {
 }
 
 #[tokio::test]
-async fn a_rule_whose_filter_cannot_be_applied_is_closed_and_no_other_route_opens_it() {
+async fn a_rule_with_an_unusable_filter_is_closed_and_no_other_route_opens_it() {
     let site = Site::new().await;
     let inside = Backend::http(|_| BackendResponse::ok("inside")).await;
     site.manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[inside.address()]));
@@ -227,9 +227,9 @@ async fn a_rule_whose_filter_cannot_be_applied_is_closed_and_no_other_route_open
         let matched = format!("matches: [{{path: {{type: PathPrefix, value: /{name}}}}}]");
         site.route(name, &format!("  - {matched}\n    {ASKED}{filter}\n"));
     }
-    let one = "  - matches: [{path: {type: PathPrefix, value: /share}}]\n    backendRefs:\n    - name: web\n      port: 80\n      \
+    let rule = "  - matches: [{path: {type: PathPrefix, value: /share}}]\n    backendRefs:\n    - name: web\n      port: 80\n      \
                filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP, backendRef: {name: web, port: 80}}}]\n";
-    site.route("share", one);
+    site.route("share", rule);
     let _fairway = site.run().await;
     assert_eq!(site.get("/", &[]).await.status, 200);
     for path in ["/missing", "/granted", "/protocol", "/body", "/share"] {

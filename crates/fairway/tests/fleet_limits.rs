@@ -78,8 +78,8 @@ async fn each_of_three_replicas_allows_a_third_and_adapts_to_more_replicas() {
     let kubeconfig = server.kubeconfig().display().to_string();
     let start = async |name: &str| {
         let pod = ["--pod-namespace", "edge", "--pod-name", name, "--external-name-allow", "127.0.0.0/8"];
-        let own = [&["--kubernetes", "--kubeconfig", &kubeconfig], &pod[..]].concat();
-        let fairway = Fairway::start_with(Path::new(BINARY), &own).until_ready().await;
+        let replica_flags = [&["--kubernetes", "--kubeconfig", &kubeconfig], &pod[..]].concat();
+        let fairway = Fairway::start_with(Path::new(BINARY), &replica_flags).until_ready().await;
         assert!(fairway.metrics().await.sum("fairway_fleet_replicas", &[]) == 3.0, "before it is ready");
         fairway
     };
@@ -104,8 +104,9 @@ async fn a_replica_uses_borrowed_shares_and_only_replicas_can_borrow() {
     let start = async |number: u32| {
         let (name, probe) = (format!("fairway-{number}"), probe(number));
         let pod = ["--pod-namespace", "edge", "--pod-name", &name, "--external-name-allow", "127.0.0.0/8"];
-        let own = [&["--kubernetes", "--kubeconfig", &kubeconfig, "--probe", &probe], &pod[..]].concat();
-        Fairway::start_with(Path::new(BINARY), &own).until_ready().await
+        let replica_flags =
+            [&["--kubernetes", "--kubeconfig", &kubeconfig, "--probe", &probe], &pod[..]].concat();
+        Fairway::start_with(Path::new(BINARY), &replica_flags).until_ready().await
     };
     let (one, two) = (start(0).await, start(1).await);
     for fairway in [&one, &two] {

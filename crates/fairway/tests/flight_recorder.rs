@@ -216,8 +216,12 @@ async fn requests_ended_by_clients_and_limits_are_found_by_id() {
     leaving.send("GET / HTTP/1.1\r\nHost: held.test\r\nX-Request-ID: leaving\r\n\r\n").await.unwrap();
     site.held_backend.wait_until("the request is there", |held| held.request_count() == 1).await;
     leaving.reset().unwrap();
-    let left = site.recorded("id=leaving").await;
-    assert_eq!((&left[0]["reason"], &left[0]["status"]), (&"client_gone".into(), &499.into()), "{left:#?}");
+    let departed = site.recorded("id=leaving").await;
+    assert_eq!(
+        (&departed[0]["reason"], &departed[0]["status"]),
+        (&"client_gone".into(), &499.into()),
+        "{departed:#?}"
+    );
 
     let mut first = Client::connect(site.fairway.http).await.unwrap();
     first.send("GET / HTTP/1.1\r\nHost: narrow.test\r\nX-Request-ID: first\r\n\r\n").await.unwrap();
@@ -278,7 +282,7 @@ async fn explain_shows_a_request_by_id_and_reports_an_unknown_id() {
 }
 
 #[tokio::test]
-async fn a_query_that_cannot_be_understood_is_answered_400_and_probes_get_nothing() {
+async fn an_invalid_query_is_400_and_the_probe_port_has_no_requests_page() {
     let manifests = Manifests::new();
     let probe: SocketAddr = free_address();
     let flags = ["--workers", "1", "--probe", &probe.to_string()];
@@ -291,7 +295,7 @@ async fn a_query_that_cannot_be_understood_is_answered_400_and_probes_get_nothin
 }
 
 #[tokio::test]
-async fn a_recorder_that_is_switched_off_remembers_nothing() {
+async fn a_disabled_recorder_keeps_nothing() {
     let manifests = Manifests::new();
     let flags = ["--workers", "1", "--recorder-exchanges", "0"];
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;

@@ -31,28 +31,28 @@ async fn floods<const N: usize>(kinds: [Kind; N]) {
 }
 
 #[tokio::test]
-async fn slow_heads_and_bodies_cost_others_nothing() {
+async fn slow_heads_and_bodies_do_not_affect_others() {
     floods([Kind::SlowHeads, Kind::SlowBodies]).await;
 }
 
 #[tokio::test]
-async fn slow_and_absent_readers_cost_others_nothing() {
+async fn slow_and_absent_readers_do_not_affect_others() {
     floods([Kind::SlowReads, Kind::NoReads]).await;
 }
 
 #[tokio::test]
-async fn handshakes_that_never_finish_cost_others_nothing() {
+async fn unfinished_handshakes_do_not_affect_others() {
     floods([Kind::SilentHandshakes, Kind::HalfHandshakes]).await;
 }
 
 #[tokio::test]
-async fn handshakes_in_quick_succession_cost_others_nothing_but_time() {
+async fn rapid_handshakes_only_slow_others_down() {
     flood(Kind::Handshakes).await;
     flood(Kind::ReplayedHellos).await;
 }
 
 #[tokio::test]
-async fn connections_that_come_and_go_cost_others_nothing_but_time() {
+async fn short_connections_only_slow_others_down() {
     flood(Kind::ConnectionChurn).await;
 }
 
@@ -67,39 +67,39 @@ async fn large_heads_do_not_use_up_the_memory_for_good() {
 }
 
 #[tokio::test]
-async fn bodies_held_for_a_retry_and_unread_answers_do_not_use_up_the_memory_for_good() {
+async fn bodies_buffered_for_a_retry_and_unread_responses_release_their_memory() {
     floods([Kind::MemoryBodies, Kind::MemoryReads]).await;
 }
 
 #[tokio::test]
-async fn the_most_expensive_pattern_that_is_accepted_costs_others_nothing_but_time() {
+async fn the_most_expensive_accepted_pattern_only_slows_others_down() {
     flood(Kind::Regex).await;
 }
 
 #[tokio::test]
-async fn wrong_passwords_cost_others_nothing_but_time() {
+async fn wrong_passwords_only_slow_others_down() {
     let found = flood(Kind::Passwords).await;
     // The number of verifications that a busy machine manages is unknown.
     assert!(found.attacked.verifying_cpu_seconds > 0.0, "no password was hashed: {found:#?}");
 }
 
 #[tokio::test]
-async fn heads_as_large_as_allowed_cost_others_nothing_but_time() {
+async fn heads_of_maximum_size_only_slow_others_down() {
     flood(Kind::LargeHeads).await;
 }
 
 #[tokio::test]
-async fn pipelined_requests_cost_others_nothing_but_time() {
+async fn pipelined_requests_only_slow_others_down() {
     flood(Kind::Pipelined).await;
 }
 
 #[tokio::test]
-async fn tiny_chunks_cost_others_nothing_but_time() {
+async fn tiny_chunks_only_slow_others_down() {
     floods([Kind::TinyChunks, Kind::ChunkExtensions]).await;
 }
 
 #[tokio::test]
-async fn requests_of_http_2_that_are_reset_cost_others_nothing_but_time() {
+async fn reset_http2_requests_only_slow_others_down() {
     for kinds in [
         [Kind::H2RapidReset, Kind::H2ZeroIncrements],
         [Kind::H2LargeIncrements, Kind::H2PriorityLengths],
@@ -111,7 +111,7 @@ async fn requests_of_http_2_that_are_reset_cost_others_nothing_but_time() {
 }
 
 #[tokio::test]
-async fn frames_of_http_2_without_end_cost_others_nothing_but_time() {
+async fn endless_http2_frames_only_slow_others_down() {
     for kinds in [
         [Kind::H2Continuations, Kind::H2EmptyData],
         [Kind::H2Settings, Kind::H2Pings],
@@ -123,12 +123,12 @@ async fn frames_of_http_2_without_end_cost_others_nothing_but_time() {
 }
 
 #[tokio::test]
-async fn clients_of_http_2_that_wait_and_do_not_read_cost_others_nothing() {
+async fn waiting_http2_clients_that_do_not_read_do_not_affect_others() {
     floods([Kind::H2TinyWindows, Kind::H2NoReads, Kind::H2Connections]).await;
 }
 
 #[tokio::test]
-async fn honest_clients_are_as_many_as_attackers_and_ask_when_those_went_on() {
+async fn honest_clients_are_as_many_as_attackers_and_send_when_those_continued() {
     // The cost of attackers is the CPU time in addition to that of the other clients, who are few here. On a busy machine, that
     // cost varies by more from second to second than 200 bodies cost that grow by a byte each.
     for (kind, expected) in [(Kind::SlowBodies, (1_000, Some(1_000))), (Kind::Pipelined, (8, None))] {

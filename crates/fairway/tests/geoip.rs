@@ -61,9 +61,9 @@ async fn guarded() -> (Manifests, Backend) {
     (manifests, backend)
 }
 
-async fn run(manifests: &Manifests, more: &[&str]) -> Fairway {
+async fn run(manifests: &Manifests, additional: &[&str]) -> Fairway {
     let flags = ["--configmap", "a/settings", "--trusted-forwarders", "127.0.0.0/8"];
-    Fairway::ready(Path::new(BINARY), manifests.path(), &[&flags, more].concat()).await
+    Fairway::ready(Path::new(BINARY), manifests.path(), &[&flags, additional].concat()).await
 }
 
 async fn status(fairway: &Fairway, host: &str, client: &str) -> u16 {

@@ -36,7 +36,7 @@ fn check_reports_problems_of_a_working_directory() {
 }
 
 #[test]
-fn check_says_that_ingresses_are_left_to_ingress_nginx() {
+fn check_reports_ingresses_left_to_ingress_nginx() {
     let text = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: edge}\n\
                 spec: {controller: k8s.io/ingress-nginx}\n---\n\
                 apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: new, namespace: shop}\n\
@@ -306,7 +306,7 @@ fn explain_tells_of_wildcards_and_missing_services() {
 }
 
 #[test]
-fn explain_tells_that_nothing_serves_a_name() {
+fn explain_reports_that_nothing_serves_a_name() {
     is_as_kept("explain-nobody", &printed(&["explain", "http://nobody.test/", "--manifests", "shop"]));
 }
 
@@ -344,9 +344,12 @@ fn explain_shows_which_clients_a_listener_refuses_and_which_peers_it_trusts() {
     ];
     let settings = fairway_testkit::manifests::config_map("shop", "settings", &keys);
     std::fs::write(dir.path().join("settings.yaml"), settings).unwrap();
-    let explain = |url: &str, more: &[&str]| {
+    let explain = |url: &str, explain_with: &[&str]| {
         let folder = dir.path().to_str().unwrap();
-        printed(&[&["explain", url, "--manifests", folder, "--configmap", "shop/settings"], more].concat())
+        printed(
+            &[&["explain", url, "--manifests", folder, "--configmap", "shop/settings"], explain_with]
+                .concat(),
+        )
     };
     let served = explain("http://shop.example.com/cart", &["--header", "User-Agent: curl"]);
     assert!(
@@ -373,8 +376,10 @@ fn the_gateway_example_is_clean_and_served_as_documented() {
     let dir = dir.path().to_str().unwrap();
     let checked = printed(&["check", dir]);
     assert!(checked.ends_with("exit code 0\n"), "{checked}");
-    let explained = |url: &str, more: &[&str]| {
-        printed(&[&["explain", url, "--manifests", dir, "--gateway-address", "127.0.0.1"], more].concat())
+    let explained = |url: &str, explain_with: &[&str]| {
+        printed(
+            &[&["explain", url, "--manifests", dir, "--gateway-address", "127.0.0.1"], explain_with].concat(),
+        )
     };
     let root = "https://shop.example.com:9443/";
     for (url, more, parts) in [

@@ -99,9 +99,9 @@ async fn explain_prints_the_same_as_fairway_explain() {
     let serving = serving().await;
     let admin = serving.fairway.admin.to_string();
     let request = ["explain", "http://plain.test/cart", "-X", "POST", "--admin", &admin];
-    let own = Command::new(BINARY).args(request).output().unwrap();
+    let explained = Command::new(BINARY).args(request).output().unwrap();
     let ran = kubectl(&request).await;
-    assert_eq!((ran.code, ran.out), (0, String::from_utf8(own.stdout).unwrap()));
+    assert_eq!((ran.code, ran.out), (0, String::from_utf8(explained.stdout).unwrap()));
     let wrong = kubectl(&["explain", "ftp://plain.test/", "--admin", &admin]).await;
     assert!(wrong.code == 2 && wrong.err.contains("only http and https"), "{wrong:?}");
 }
@@ -219,7 +219,7 @@ async fn pods_are_queried_through_the_api_server() {
 }
 
 #[tokio::test]
-async fn logs_are_those_of_all_pods_behind_their_names() {
+async fn logs_of_all_pods_are_printed_with_their_names() {
     let server = ListeningServer::start().await;
     let line = |host: &str| json!({ "request": { "host": host }, "took_us": 1 }).to_string();
     let printed =
@@ -232,8 +232,8 @@ async fn logs_are_those_of_all_pods_behind_their_names() {
     let all = ask(&["logs"]).await;
     let expected = format!("[one] {}\n[one] {}\n[two] {}\n", line("a.test"), line("b.test"), line("a.test"));
     assert_eq!((all.code, all.out), (0, expected));
-    let some = ask(&["logs", "--host", "b.test"]).await;
-    assert_eq!((some.code, some.out), (0, format!("[one] {}\n", line("b.test"))));
+    let filtered = ask(&["logs", "--host", "b.test"]).await;
+    assert_eq!((filtered.code, filtered.out), (0, format!("[one] {}\n", line("b.test"))));
     let last = ask(&["logs", "--tail", "1", "--pod", "one"]).await;
     assert_eq!((last.code, last.out), (0, format!("[one] {}\n", line("b.test"))));
 
@@ -247,7 +247,7 @@ async fn logs_are_those_of_all_pods_behind_their_names() {
 }
 
 #[tokio::test]
-async fn the_dashboard_is_forwarded_to_another_pod_when_one_is_gone() {
+async fn the_dashboard_is_forwarded_to_another_pod_when_one_ends() {
     let (serving, server) = (serving().await, ListeningServer::start().await);
     server.put("pods", pod("a", serving.fairway.admin, ""));
     let kubeconfig = server.kubeconfig().display().to_string();

@@ -47,13 +47,13 @@ fn roles() -> [Value; 2] {
     ];
     let mut lease = rule("coordination.k8s.io", &["leases"], &["get", "update"]);
     lease["resourceNames"] = json!(["ingress-nginx-leader"]);
-    let own = [
+    let rules = [
         rule("", &["namespaces"], &["get"]),
         rule("", &["configmaps", "pods", "secrets", "endpoints"], &["get", "list", "watch"]),
         lease,
         rule("coordination.k8s.io", &["leases"], &["create"]),
     ];
-    let (cluster, own) = ([&cluster[..], &both].concat(), [&own[..], &both].concat());
+    let (cluster, own) = ([&cluster[..], &both].concat(), [&rules[..], &both].concat());
     [
         json!({ "kind": "ClusterRole", "metadata": {}, "rules": cluster }),
         json!({ "kind": "Role", "metadata": { "namespace": NAMESPACE }, "rules": own }),
@@ -118,8 +118,8 @@ impl Controller {
         let leaf = Authority::new("webhook").leaf(&["ingress-nginx-controller-admission.ingress-nginx.svc"]);
         let (file, key) = leaf.write_to(certificate.path()).unwrap();
         let probe = free_address();
-        let own = ["POD_NAME=controller", &format!("POD_NAMESPACE={NAMESPACE}"), BINARY];
-        let mut all: Vec<String> = own.iter().chain(arguments).map(|&it| it.to_owned()).collect();
+        let environment = ["POD_NAME=controller", &format!("POD_NAMESPACE={NAMESPACE}"), BINARY];
+        let mut all: Vec<String> = environment.iter().chain(arguments).map(|&it| it.to_owned()).collect();
         all.extend([
             format!("--kubeconfig={}", server.kubeconfig().display()),
             format!("--http-port={}", free_port()),

@@ -121,7 +121,7 @@ fn flags_are_read_as_the_program_reads_them() {
 
 /// Values, and names of values, that reorder or end a line, or are invisible.
 #[test]
-fn no_output_shows_a_character_that_changes_what_a_reader_sees() {
+fn no_output_contains_deceptive_characters() {
     let hidden = "5\u{202e}0\u{200b}\u{e0041}\u{1b}[2J";
     let input =
         serde_json::json!({ "controller": { hidden: 1, "affinity": { hidden: hidden } } }).to_string();
@@ -147,7 +147,7 @@ fn findings_with_the_same_text_are_grouped() {
 }
 
 #[test]
-fn input_that_is_no_mapping_is_named_with_file_and_line() {
+fn input_other_than_a_mapping_is_reported_with_file_and_line() {
     for (input, line) in [("- a\n", 1), ("text", 1), ("a: 1\na: 2\n", 2), ("a: b\nc: [1\n", 2)] {
         let (code, out, err) = migrated(&["-"], input);
         assert_eq!((code, out.as_str()), (2, ""), "{input}");

@@ -66,7 +66,7 @@ fn whole_installations() {
 
 /// A path that reorders a line, which clients may send.
 #[test]
-fn no_output_shows_a_character_that_changes_what_a_reader_sees() {
+fn no_output_contains_deceptive_characters() {
     let service = serde_json::json!({ "name": "web", "port": { "number": 80 } });
     let path =
         serde_json::json!({ "path": "/a\u{202e}b", "pathType": "Prefix", "backend": { "service": service } });
@@ -87,7 +87,7 @@ fn proof(messages: &str) -> (usize, usize) {
 }
 
 #[test]
-fn routes_serve_what_the_ingresses_serve() {
+fn routes_serve_the_same_as_the_ingresses() {
     for case in CASES.into_iter().filter(|case| !["redirects", "rewrites"].contains(case)) {
         let (_, _, messages) = migrated_case(case);
         let (all, same) = proof(&messages);
@@ -307,7 +307,7 @@ async fn the_protection_of_an_ingress_protects_its_route() {
     let class = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: fairway}\n\
                  spec: {controllerName: fairway.dev/gateway-controller}\n";
     routes.put("gateway-class.yaml", class);
-    let one = Fairway::ready(Path::new(BINARY), ingresses.path(), &["--workers", "1"]).await;
+    let ingress_process = Fairway::ready(Path::new(BINARY), ingresses.path(), &["--workers", "1"]).await;
     let gateway = ["--workers", "1", "--gateway-address", "127.0.0.1"];
     let _another = Fairway::ready(Path::new(BINARY), routes.path(), &gateway).await;
     let another = format!("127.0.0.1:{http}").parse().unwrap();
@@ -326,7 +326,7 @@ async fn the_protection_of_an_ingress_protects_its_route() {
     ] {
         let host = format!("{name}.test");
         let mut responses = Vec::new();
-        for at in [one.http, another] {
+        for at in [ingress_process.http, another] {
             let request = Request::get(&host, "/a?b=c").close();
             let request = credentials.iter().fold(request, |it, value| it.header("Authorization", value));
             let response = Client::connect(at).await.unwrap().exchange(&request).await.unwrap();
@@ -337,7 +337,7 @@ async fn the_protection_of_an_ingress_protects_its_route() {
         assert_eq!(responses[0], responses[1], "{host}");
         assert_eq!(responses[0].0, expected, "{host}");
     }
-    for at in [one.http, another] {
+    for at in [ingress_process.http, another] {
         let request = Request::get("password.test", "/").close().header("Authorization", good);
         assert_eq!(Client::connect(at).await.unwrap().exchange(&request).await.unwrap().status, 200, "{at}");
     }
@@ -366,11 +366,11 @@ async fn an_ingress_address_and_a_gateway_address_respond_identically() {
     let class = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: fairway}\n\
                  spec: {controllerName: fairway.dev/gateway-controller}\n";
     routes.put("gateway-class.yaml", class);
-    let one = [&["--workers", "1"][..], &flags].concat();
-    let one = Fairway::ready(Path::new(BINARY), ingresses.path(), &one).await;
+    let flags_of_ingresses = [&["--workers", "1"][..], &flags].concat();
+    let ingress_process = Fairway::ready(Path::new(BINARY), ingresses.path(), &flags_of_ingresses).await;
     let gateway = ["--workers", "1", "--gateway-address", "127.0.0.1"];
     let _another = Fairway::ready(Path::new(BINARY), routes.path(), &gateway).await;
-    let from = format!("127.0.0.1:{}:{}", one.http.port(), one.https.port());
+    let from = format!("127.0.0.1:{}:{}", ingress_process.http.port(), ingress_process.https.port());
     let to = format!("127.0.0.1:{http}:{https}");
     // With the Ingresses and with the routes: both describe what the two sides serve.
     for objects in [&ingresses, &routes] {

@@ -35,8 +35,8 @@ async fn responders_are_queried_at_addresses_allowed_for_external_names() {
     let chain = [&*leaf.chain_pem, issuer.pem()].concat();
     manifests.put("tls.yaml", tls_secret_yaml("a", "tls", &chain, &leaf.key_pem));
     manifests.put("settings.yaml", config_map("a", "settings", &[("enable-ocsp", "true")]));
-    let run = async |more: &[&str]| {
-        let flags = [&["--configmap", "a/settings"], more].concat();
+    let run = async |run_with: &[&str]| {
+        let flags = [&["--configmap", "a/settings"], run_with].concat();
         Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await
     };
 

@@ -41,11 +41,11 @@ impl Site {
         for (number, ingress) in ingresses.iter().enumerate() {
             manifests.put(&format!("ingress-{number}.yaml"), ingress.yaml());
         }
-        let own = Authority::new("pods").leaf(&["pod.test"]).server_config(&["http/1.1"]);
+        let config = Authority::new("pods").leaf(&["pod.test"]).server_config(&["http/1.1"]);
         let mut backends = Vec::new();
         for (name, web, secure) in [("a", "a/web", "a/secure"), ("b", "b/web", "b/secure")] {
             let plain = Backend::http(move |_| BackendResponse::ok(web)).await;
-            let tls = Backend::https(own.clone(), move |_| BackendResponse::ok(secure)).await;
+            let tls = Backend::https(config.clone(), move |_| BackendResponse::ok(secure)).await;
             for (service, port, backend) in [("web", 80, &plain), ("secure", 443, &tls)] {
                 let yaml = service_with_endpoints(name, service, port, &[backend.address()]);
                 manifests.put(&format!("{name}-{service}.yaml"), yaml);
@@ -135,7 +135,7 @@ async fn a_wildcard_does_not_take_the_tls_of_an_alias() {
 }
 
 #[tokio::test]
-async fn a_wildcard_does_not_take_the_tls_of_an_exact_host_of_its_own_namespace() {
+async fn a_wildcard_does_not_pass_through_an_exact_host_of_its_namespace() {
     expect_shop_stays_with(shop(), passing("a", "*.test"), &[]).await;
 }
 
@@ -181,7 +181,7 @@ async fn with_host_ownership_an_older_wildcard_owns_the_names_below_it() {
 }
 
 #[tokio::test]
-async fn a_request_for_a_host_that_is_passed_through_is_misdirected_on_a_connection_that_ends_here() {
+async fn a_request_for_a_passthrough_host_on_a_terminated_connection_is_misdirected() {
     let site = Site::new(&[shop(), passing("b", "pass.test")], &[]).await;
     let fairway = site.run().await;
     let mut client =
@@ -209,7 +209,7 @@ async fn a_younger_ingress_does_not_switch_the_host_of_an_older_one_to_passthrou
 }
 
 #[tokio::test]
-async fn a_younger_ingress_of_the_same_path_and_namespace_does_not_switch_a_host_either() {
+async fn a_younger_ingress_of_the_same_path_and_namespace_does_not_enable_passthrough() {
     let younger = passing("a", "shop.test").created(YOUNGER);
     let site = Site::new(&[guarded(shop()).created(OLDER), younger], &[]).await;
     let fairway = site.run().await;
@@ -218,7 +218,7 @@ async fn a_younger_ingress_of_the_same_path_and_namespace_does_not_switch_a_host
 }
 
 #[tokio::test]
-async fn the_oldest_ingress_of_a_host_passes_its_tls_through_whatever_younger_ones_say() {
+async fn the_oldest_ingress_of_a_host_decides_about_passthrough() {
     let younger = ingress("b", "younger").annotation("ssl-passthrough", "false");
     let younger = guarded(younger).route("shop.test", "/b", ("web", 80)).created(YOUNGER);
     let site = Site::new(&[passing("a", "shop.test").created(OLDER), younger], &[]).await;
@@ -228,7 +228,7 @@ async fn the_oldest_ingress_of_a_host_passes_its_tls_through_whatever_younger_on
 }
 
 #[tokio::test]
-async fn tls_of_a_host_goes_to_no_backend_of_another_namespace() {
+async fn passthrough_never_leads_to_a_backend_of_another_namespace() {
     let asking = ingress("a", "asking").annotation("ssl-passthrough", "true");
     let asking = asking.route("shop.test", "/x", ("secure", 443)).created(OLDER);
     let root = ingress("b", "root").route("shop.test", "/", ("secure", 443)).created(YOUNGER);
@@ -255,8 +255,8 @@ const PROTECTING: [(&str, &str); 11] = [
 
 fn protected_hosts() -> Vec<Ingress> {
     let each = PROTECTING.iter().enumerate().map(|(number, (name, value))| {
-        let one = ingress("a", &format!("protected-{number}")).annotation("ssl-passthrough", "true");
-        one.annotation(name, value).route(&format!("host-{number}.test"), "/", ("secure", 443))
+        let passthrough = ingress("a", &format!("protected-{number}")).annotation("ssl-passthrough", "true");
+        passthrough.annotation(name, value).route(&format!("host-{number}.test"), "/", ("secure", 443))
     });
     each.collect()
 }
@@ -280,7 +280,7 @@ async fn an_ingress_with_a_protection_that_passthrough_would_bypass_is_closed() 
 }
 
 #[tokio::test]
-async fn where_the_operator_says_so_tls_passes_protections_by_and_each_is_named() {
+async fn if_allowed_passthrough_bypasses_protections_and_each_is_reported() {
     let site = Site::new(&protected_hosts()[..3], &["--ignore-unsupported-protection"]).await;
     let fairway = site.run().await;
     assert_eq!(over_tls(fairway.https, "host-0.test").await.unwrap(), answered("a/secure"));
@@ -318,7 +318,7 @@ async fn tls_is_refused_where_another_ingress_protects_the_service_that_would_ge
 }
 
 #[tokio::test]
-async fn another_namespace_cannot_close_a_host_that_is_passed_through() {
+async fn another_namespace_cannot_close_a_passthrough_host() {
     let admin = guarded(ingress("b", "admin")).annotation("auth-tls-secret", "b/clients");
     let admin = admin.route("shop.test", "/admin", ("secure", 443)).created(YOUNGER);
     let site = Site::new(&[passing("a", "shop.test").created(OLDER), admin], &[]).await;

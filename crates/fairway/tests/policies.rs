@@ -81,8 +81,8 @@ impl Site {
         self.run_with(&["--workers", "1"]).await
     }
 
-    async fn run_with(&self, more: &[&str]) -> Fairway {
-        let flags = [&["--gateway-address", "127.0.0.1"], more].concat();
+    async fn run_with(&self, additional: &[&str]) -> Fairway {
+        let flags = [&["--gateway-address", "127.0.0.1"], additional].concat();
         Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
     }
 
@@ -100,7 +100,7 @@ fn password(credentials: &str) -> String {
 const PASSWORD: &str = "  basicAuth: {secretRef: {name: users}, format: Map, realm: shop}\n";
 
 #[tokio::test]
-async fn a_policy_asks_for_a_password_and_an_empty_one_in_its_place_does_not() {
+async fn a_policy_requires_a_password_and_an_empty_one_does_not() {
     let site = Site::new().await;
     site.users();
     site.protect("login", "Gateway", "name: edge", PASSWORD);
@@ -151,7 +151,7 @@ async fn only_rules_without_available_protection_are_closed() {
 }
 
 #[tokio::test]
-async fn an_unreadable_policy_closes_its_targets_until_it_has_been_read() {
+async fn an_unreadable_policy_closes_its_targets_until_it_is_read() {
     let site = Site::new().await;
     let limit = |requests: &str| format!("  rateLimits: [{{requests: {requests}, per: 1h, burst: 1000}}]\n");
     site.protect("limit", "HTTPRoute", "name: web", &limit("'600'"));

@@ -65,8 +65,8 @@ impl Site {
         self.run_with(&[]).await
     }
 
-    async fn run_with(&self, more: &[&str]) -> Fairway {
-        let flags = [&["--gateway-address", "127.0.0.1", "--workers", "1"], more].concat();
+    async fn run_with(&self, additional: &[&str]) -> Fairway {
+        let flags = [&["--gateway-address", "127.0.0.1", "--workers", "1"], additional].concat();
         Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
     }
 
@@ -115,7 +115,7 @@ async fn headers_have_parts_of_the_request_and_the_backend_cannot_undo_them() {
 }
 
 #[tokio::test]
-async fn headers_have_the_name_that_the_client_asked_for_in_its_handshake() {
+async fn headers_contain_the_requested_server_name() {
     let site = Site::new(&["named"]).await;
     let port = free_port();
     let leaf = Authority::new("edge").leaf(&["*.test"]);
@@ -135,7 +135,7 @@ async fn headers_have_the_name_that_the_client_asked_for_in_its_handshake() {
     site.filter("named", "  requestHeaders: {set: [{name: X-Name, value: \"{tls.sni}\"}]}\n");
     let _fairway = site.run().await;
     let at = SocketAddr::from(([127, 0, 0, 1], port));
-    let seen = |backend: &Backend| backend.requests().pop().unwrap().header("X-Name").map(str::to_owned);
+    let header_at = |backend: &Backend| backend.requests().pop().unwrap().header("X-Name").map(str::to_owned);
     let forged = || Request::get("a.test", "/").header("X-Name", "forged");
     let offers = [
         (TlsOffer::new(trusting_anything(), "A.test"), Some("a.test")),
@@ -145,15 +145,15 @@ async fn headers_have_the_name_that_the_client_asked_for_in_its_handshake() {
         let mut client = Client::connect_tls(at, &offer).await.unwrap();
         for _ in 0..2 {
             assert_eq!(client.exchange(&forged()).await.unwrap().status, 200);
-            assert_eq!(seen(&site.backend).as_deref(), name);
+            assert_eq!(header_at(&site.backend).as_deref(), name);
         }
     }
     assert_eq!(site.send_request("/", &[("X-Name", "forged")]).await.status, 200);
-    assert_eq!(seen(&site.backend), None, "there is no handshake without TLS");
+    assert_eq!(header_at(&site.backend), None, "there is no handshake without TLS");
 }
 
 #[tokio::test]
-async fn headers_have_what_a_database_says_of_the_client() {
+async fn headers_contain_geoip_values_of_the_client() {
     let site = Site::new(&["located"]).await;
     site.filter(
         "located",

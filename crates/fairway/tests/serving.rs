@@ -28,7 +28,7 @@ async fn location(fairway: &Fairway) -> String {
 }
 
 #[tokio::test]
-async fn a_changed_file_changes_the_answer_without_a_restart() {
+async fn a_changed_file_changes_the_response_without_a_restart() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
     manifests.put("web.yaml", redirect("https://one.test/"));
@@ -45,7 +45,7 @@ async fn a_changed_file_changes_the_answer_without_a_restart() {
 }
 
 #[tokio::test]
-async fn the_admin_server_answers_its_pages_and_nothing_else() {
+async fn the_admin_server_serves_only_its_pages() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
@@ -93,8 +93,8 @@ async fn the_log_contains_requests_right_before_the_end() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
     manifests.put("web.yaml", redirect("https://one.test/"));
-    let more = ["--drain-delay", "0", "--access-log", "json"];
-    let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &more).await;
+    let arguments = ["--drain-delay", "0", "--access-log", "json"];
+    let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &arguments).await;
     let mut client = Client::connect(fairway.http).await.unwrap();
     client.exchange(&Request::get("a.test", "/last").close()).await.unwrap();
     fairway.program().terminate().unwrap();

@@ -219,7 +219,7 @@ async fn log_lines_contain_the_connection_and_the_original_response() {
 }
 
 #[tokio::test]
-async fn the_log_shows_the_page_that_took_the_place_of_an_answer() {
+async fn the_log_shows_the_page_that_replaced_a_response() {
     let site =
         Site::with(&[("log-format-upstream", "page $status $sent_http_x_from $upstream_http_x_from")]).await;
     let from = async |name: &'static str| {

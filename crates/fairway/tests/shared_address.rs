@@ -368,7 +368,7 @@ async fn a_connection_that_began_before_its_host_had_a_listener_follows_the_move
 }
 
 #[tokio::test]
-async fn of_both_apis_the_more_specific_path_serves_then_the_route_and_explain_says_why() {
+async fn of_both_apis_the_more_specific_path_serves_then_the_route_and_explain_shows_why() {
     let site = Site::new().await;
     let manifests = &site.manifests;
     manifests

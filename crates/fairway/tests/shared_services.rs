@@ -74,7 +74,7 @@ async fn answering(fairway: &Fairway, host: &str, session: Option<&str>) -> BTre
 }
 
 #[tokio::test]
-async fn a_session_goes_on_at_hosts_that_do_not_ask_for_it_and_begins_at_none_of_them() {
+async fn a_session_continues_at_hosts_without_affinity_and_starts_at_none_of_them() {
     let site = Site::new(&[
         ingress("a-plain", "web"),
         ingress("b-sticky", "web").annotation("affinity", "cookie"),
@@ -86,10 +86,10 @@ async fn a_session_goes_on_at_hosts_that_do_not_ask_for_it_and_begins_at_none_of
         for _ in 0..4 {
             let (owner, cookie) = ask_host(&fairway, "b-sticky.test", None).await;
             let session = cookie.expect("a session starts").split(';').next().unwrap().to_owned();
-            let here = [owner].into();
-            assert_eq!(answering(&fairway, "b-sticky.test", Some(&session)).await, here);
-            let there = answering(&fairway, "a-plain.test", Some(&session)).await;
-            assert_eq!(there == here, kept, "{flags:?}: {there:?}");
+            let owners = [owner].into();
+            assert_eq!(answering(&fairway, "b-sticky.test", Some(&session)).await, owners);
+            let response = answering(&fairway, "a-plain.test", Some(&session)).await;
+            assert_eq!(response == owners, kept, "{flags:?}: {response:?}");
             let apart = answering(&fairway, "c-apart.test", Some(&session)).await;
             assert_eq!(apart.len(), 3, "strict keeps the Services separate");
         }

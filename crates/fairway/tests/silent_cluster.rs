@@ -29,9 +29,9 @@ fn kubeconfig() -> TempDir {
     directory
 }
 
-fn start(kubeconfig: &TempDir, more: &[&str]) -> Fairway {
+fn start(kubeconfig: &TempDir, flags: &[&str]) -> Fairway {
     let file = kubeconfig.path().join("config").display().to_string();
-    Fairway::start_with(Path::new(BINARY), &[&["--kubernetes", "--kubeconfig", &file], more].concat())
+    Fairway::start_with(Path::new(BINARY), &[&["--kubernetes", "--kubeconfig", &file], flags].concat())
 }
 
 /// Writes the state that an earlier process would have kept for these manifests.
@@ -47,7 +47,7 @@ fn keep(manifests: &Path, state: &Path) {
 }
 
 #[tokio::test]
-async fn it_is_not_ready_and_says_why_and_shows_its_metrics() {
+async fn a_replica_without_the_api_is_not_ready_says_why_and_has_metrics() {
     let config = kubeconfig();
     let (chain, key) = Authority::new("test").leaf(&["webhook.test"]).write_to(config.path()).unwrap();
     let (webhook, chain, key) =

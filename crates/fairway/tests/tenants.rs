@@ -64,7 +64,7 @@ fn greedy() -> Ingress {
 }
 
 #[tokio::test]
-async fn a_newer_namespace_gets_nothing_of_a_host_that_is_owned() {
+async fn a_newer_namespace_gets_nothing_of_an_owned_host() {
     let site = Site::new(&ingress("a", "web").route("a.test", "/", ("web", 80))).await;
     site.manifests.put("greedy.yaml", greedy().route("b.test", "/", ("web", 80)).yaml());
     let flags = ["--host-ownership", "namespace"];
@@ -85,7 +85,7 @@ async fn a_newer_namespace_gets_nothing_of_a_host_that_is_owned() {
 }
 
 #[tokio::test]
-async fn the_owner_lets_a_namespace_add_paths_and_nothing_else() {
+async fn the_owner_lets_a_namespace_only_add_paths() {
     let owner =
         ingress("a", "web").annotation("fairway.dev/shared-hosts", "b").route("a.test", "/", ("web", 80));
     let site = Site::new(&owner).await;

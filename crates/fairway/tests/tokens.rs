@@ -38,8 +38,8 @@ impl Site {
     /// An Ingress for `NAME.test` with these annotations of Fairway.
     fn guard(&self, name: &str, annotations: &[(&str, &Value)]) {
         let ingress = Ingress::new("a", name).class(Some("fairway"));
-        let own = |(name, value): &(&str, &Value)| (format!("fairway.dev/{name}"), value.to_string());
-        let annotations = annotations.iter().map(own);
+        let annotation = |(name, value): &(&str, &Value)| (format!("fairway.dev/{name}"), value.to_string());
+        let annotations = annotations.iter().map(annotation);
         let ingress = annotations.fold(ingress, |it, (name, value)| it.annotation(&name, &value));
         let ingress = ingress.route(&format!("{name}.test"), "/", ("web", 80));
         self.manifests.put(&format!("{name}.yaml"), ingress.yaml());
@@ -56,10 +56,10 @@ fn jwt(keys: &Value) -> Value {
     }]})
 }
 
-fn token(signer: &Signer, more: &Value) -> String {
+fn token(signer: &Signer, additions: &Value) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let mut claims = json!({"iss": ISSUER, "aud": "shop", "sub": "alice", "exp": now + 3600});
-    for (name, value) in more.as_object().unwrap() {
+    for (name, value) in additions.as_object().unwrap() {
         claims[name] = value.clone();
     }
     signer.token(&json!({"alg": signer.algorithm(), "kid": signer.key_id()}), &claims)
@@ -74,7 +74,7 @@ async fn send_request(fairway: &Fairway, request: &Request) -> RawResponse {
 }
 
 #[tokio::test]
-async fn tokens_are_verified_with_published_keys_and_with_those_of_a_config_map() {
+async fn tokens_are_verified_with_published_keys_and_keys_of_a_config_map() {
     let (signer, stranger) = (Signer::rs256("one"), Signer::rs256("one"));
     let good = token(&signer, &json!({}));
     let forged = token(&stranger, &json!({}));
@@ -184,7 +184,7 @@ async fn api_keys_are_rotated_by_their_secret_and_never_shown() {
 
 /// The limit of a client applies to all of its addresses, and does not affect others.
 #[tokio::test]
-async fn clients_of_keys_have_limits_of_their_own() {
+async fn api_clients_have_separate_limits() {
     let site = Site::new(&[Signer::ed25519("one")]).await;
     let keys = "billing: the-key-of-billing, stock: the-key-of-stock";
     site.manifests.put(

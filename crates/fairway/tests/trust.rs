@@ -26,8 +26,8 @@ async fn guarded(keys: &[(&str, &str)]) -> (Manifests, Backend) {
     (manifests, backend)
 }
 
-async fn run(manifests: &Manifests, more: &[&str]) -> Fairway {
-    Fairway::ready(Path::new(BINARY), manifests.path(), &[&SETTINGS, more].concat()).await
+async fn run(manifests: &Manifests, flags: &[&str]) -> Fairway {
+    Fairway::ready(Path::new(BINARY), manifests.path(), &[&SETTINGS, flags].concat()).await
 }
 
 /// The status of a request that claims to come from the range.
@@ -83,12 +83,12 @@ async fn trust_follows_its_keys_at_run_time() {
 #[tokio::test]
 async fn check_names_every_ingress_that_a_client_can_walk_into() {
     let (manifests, _backend) = guarded(&[("use-forwarded-headers", "true")]).await;
-    let checked = |more: &[&str]| {
+    let checked = |check_with: &[&str]| {
         let output = Command::new(BINARY)
             .arg("check")
             .arg(manifests.path())
             .args(SETTINGS)
-            .args(more)
+            .args(check_with)
             .output()
             .unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
@@ -120,9 +120,9 @@ async fn a_proxy_header_of_everybody_is_warned_of_at_the_start() {
 #[tokio::test]
 async fn the_log_shows_the_resolved_client_and_the_peer() {
     let (manifests, _backend) = guarded(&[]).await;
-    let more = ["--trusted-forwarders", "192.0.2.7/32", "--proxy-protocol", "http"];
+    let arguments = ["--trusted-forwarders", "192.0.2.7/32", "--proxy-protocol", "http"];
     for format in ["json", "nginx-addresses", "nginx"] {
-        let fairway = run(&manifests, &[&["--access-log", format][..], &more].concat()).await;
+        let fairway = run(&manifests, &[&["--access-log", format][..], &arguments].concat()).await;
         let mut client = Client::connect(fairway.http).await.unwrap();
         client.send(b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\n").await.unwrap();
         let request = Request::get("a.test", "/logged").header("X-Forwarded-For", "203.0.113.9").close();
@@ -191,7 +191,7 @@ fn external(name: &str, target: &str, port: u16) -> String {
 }
 
 #[tokio::test]
-async fn external_names_do_not_lead_to_the_machine_itself_unless_that_is_allowed() {
+async fn external_names_never_lead_to_the_machine_unless_allowed() {
     let backend = Backend::http(|_| BackendResponse::ok("inside")).await;
     let port = backend.address().port();
     let manifests = Manifests::new();

@@ -60,8 +60,8 @@ impl Meeting {
 }
 
 /// Starts a process that replaces `old`.
-fn successor(old: &Fairway, flags: &[String], more: &[&str]) -> Fairway {
-    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+fn successor(old: &Fairway, flags: &[String], additional_flags: &[&str]) -> Fairway {
+    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(additional_flags.iter().copied()).collect();
     old.start_successor(binary(), &flags)
 }
 
@@ -103,11 +103,11 @@ impl Traffic {
         Self { stop, answered, clients }
     }
 
-    /// Waits until many more requests have been answered.
+    /// Waits until many more requests have got a response.
     async fn until_more(&self) {
         let before = self.answered.load(Ordering::Relaxed);
-        let more = || async { self.answered.load(Ordering::Relaxed) > before + 2_000 };
-        eventually("requests are answered", WAIT_TIMEOUT, more).await;
+        let has_answered_more = || async { self.answered.load(Ordering::Relaxed) > before + 2_000 };
+        eventually("requests are answered", WAIT_TIMEOUT, has_answered_more).await;
     }
 
     /// The number of responses, and the failures.
@@ -203,8 +203,8 @@ async fn the_old_process_keeps_serving_if_the_new_one_fails() {
     let flags = meeting.flags(manifests.path(), 2);
     let mut old = first(&flags).await;
     let none = meeting.flags(&manifests.path().join("none"), 2);
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let in_use = taken.local_addr().unwrap().to_string();
+    let bound = TcpListener::bind("127.0.0.1:0").unwrap();
+    let in_use = bound.local_addr().unwrap().to_string();
     for (flags, more, part) in [
         (&none, vec![], "--manifests"),
         (&flags, vec!["--probe", &in_use], "--probe"),
@@ -241,7 +241,7 @@ async fn the_old_process_keeps_serving_if_the_new_one_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_stops_leaves_its_place_to_one_that_gets_ready() {
+async fn a_stopping_process_can_be_replaced_by_a_new_one() {
     let ((manifests, backend), meeting) = (held_site().await, Meeting::new());
     let flags = meeting.flags(manifests.path(), 1);
     let mut old = first(&flags).await;

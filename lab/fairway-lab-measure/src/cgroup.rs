@@ -30,7 +30,7 @@ impl Containers {
     /// The usage of a container since its start; `None` if its cgroup is missing.
     pub(crate) fn usage(&mut self, container: &str) -> Option<Usage> {
         let known = self.cgroups.get(container);
-        let place = match known {
+        let path = match known {
             Some(Some(place)) => place.clone(),
             // A container that has just started may have no cgroup yet, so it is looked up again.
             _ => {
@@ -39,7 +39,7 @@ impl Containers {
                 found?
             }
         };
-        read(&place)
+        read(&path)
     }
 }
 
@@ -67,8 +67,8 @@ fn below(folder: &Path, container: &str, depth: usize) -> Option<PathBuf> {
     folders().find_map(|entry| below(&entry.path(), container, depth - 1))
 }
 
-fn read(place: &CgroupPath) -> Option<Usage> {
-    let (cpu_ns, user_ns, folder) = match place {
+fn read(path: &CgroupPath) -> Option<Usage> {
+    let (cpu_ns, user_ns, folder) = match path {
         CgroupPath::V1 { cpu, .. } => {
             (number(&cpu.join("cpuacct.usage"))?, number(&cpu.join("cpuacct.usage_user")), cpu)
         }
@@ -77,7 +77,7 @@ fn read(place: &CgroupPath) -> Option<Usage> {
             (field(&stat, "usage_usec")? * 1000, field(&stat, "user_usec").map(|time| time * 1000), folder)
         }
     };
-    let memory_bytes = match place {
+    let memory_bytes = match path {
         CgroupPath::V1 { memory, .. } => net(
             number(&memory.join("memory.usage_in_bytes")),
             field(&memory.join("memory.stat"), "total_inactive_file"),

@@ -41,12 +41,15 @@ pub fn during(before: Distance, after: Distance) -> Result<Distance, String> {
 /// Nanoseconds for one round trip between two CPUs, the best of many short series, so that other work does not count.
 /// `None` if every series was disturbed or a CPU may not be used.
 #[must_use]
-pub fn round_trip_ns(here: usize, there: usize) -> Option<f64> {
+pub fn round_trip_ns(one_cpu: usize, other_cpu: usize) -> Option<f64> {
     let (ball, over) = (AtomicU32::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        scope.spawn(|| pin_thread(there..there + 1).map(|()| respond(&ball, &over)));
-        let best =
-            scope.spawn(|| pin_thread(here..here + 1).ok().and_then(|()| call(&ball))).join().ok().flatten();
+        scope.spawn(|| pin_thread(other_cpu..other_cpu + 1).map(|()| respond(&ball, &over)));
+        let best = scope
+            .spawn(|| pin_thread(one_cpu..one_cpu + 1).ok().and_then(|()| call(&ball)))
+            .join()
+            .ok()
+            .flatten();
         over.store(true, Ordering::Release);
         best
     })
@@ -90,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_trip_says_where_the_cpus_are() {
+    fn a_round_trip_shows_the_distance_of_cpus() {
         assert_eq!(
             [None, Some(70.0), Some(400.0)].map(distance),
             [Distance::Unknown, Distance::OneCore, Distance::TwoCores]

@@ -59,7 +59,7 @@ impl Release {
                 .with_context(|| format!("the current {program} is not here; {MAKE_CURRENT} gets it")),
             Self::System => system().map(Executable::of_system),
             Self::Version(wanted) => {
-                let mut seen = Vec::new();
+                let mut found_releases = Vec::new();
                 let both = [current(), system().ok().map(Executable::of_system)];
                 for found in both.into_iter().flatten() {
                     let line = found.version()?;
@@ -67,11 +67,12 @@ impl Release {
                     if matches_release(number, wanted) {
                         return Ok(found);
                     }
-                    seen.push(number.to_owned());
+                    found_releases.push(number.to_owned());
                 }
-                let seen = if seen.is_empty() { "none".to_owned() } else { seen.join(" and ") };
+                let found_text =
+                    if found_releases.is_empty() { "none".to_owned() } else { found_releases.join(" and ") };
                 anyhow::bail!(
-                    "{program} {wanted} is not here ({seen} is); {MAKE_CURRENT} gets the current one, and the package \
+                    "{program} {wanted} is not here ({found_text} is); {MAKE_CURRENT} gets the current one, and the package \
                      {program} that of the system"
                 )
             }
@@ -79,9 +80,9 @@ impl Release {
     }
 }
 
-/// Whether a version is the wanted one, or one of its series.
-fn matches_release(number: &str, wanted: &str) -> bool {
-    number.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+/// Whether `number` is `release` or belongs to that series.
+fn matches_release(number: &str, release: &str) -> bool {
+    number.strip_prefix(release).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// A program, and how it is started.
@@ -128,7 +129,7 @@ impl Executable {
         self.root.as_ref().map(|root| root.folder.as_path())
     }
 
-    /// A command that starts it, without further arguments.
+    /// A command for the program, without arguments.
     #[must_use]
     pub fn command(&self) -> Command {
         let Some(root) = &self.root else { return Command::new(&self.program) };
@@ -181,10 +182,10 @@ mod tests {
     use super::*;
 
     /// A program that prints a version and how it was started.
-    fn script(place: &Path, text: &str) {
-        fs::create_dir_all(place.parent().expect("a folder")).expect("made");
-        fs::write(place, format!("#!/bin/sh\n{text}\n")).expect("written");
-        fs::set_permissions(place, fs::Permissions::from_mode(0o755)).expect("set");
+    fn script(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
     }
 
     /// A cache whose root folder has nginx 1.30.6; its loader is a script that runs its arguments.
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_which_release() {
+    fn a_name_selects_a_release() {
         let version = Release::Version("1.22".to_owned());
         assert_eq!(Release::split_name("nginx").expect("a name"), ("nginx", Release::Current));
         assert_eq!(Release::split_name("nginx@system").expect("a name"), ("nginx", Release::System));
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_the_command_that_gets_it() {
+    fn a_missing_program_is_reported_with_the_command_that_installs_it() {
         let empty = tempfile::tempdir().expect("a folder");
         let error = Release::Current.find(empty.path(), "nginx", || Ok(PathBuf::from("/bin/sh")));
         let error = error.expect_err("not the system's instead").to_string();
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_found_in_what_programs_print() {
+    fn versions_are_found_in_output_of_programs() {
         for (line, expected) in [
             ("nginx version: nginx/1.22.1", "1.22.1"),
             ("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/", "2.6.12"),

@@ -1,4 +1,4 @@
-//! The machine that a run was made on, from /proc and /etc. Facts only: nothing that names the machine itself.
+//! The machine of a run, from /proc and /etc. Contains nothing that identifies the machine.
 
 use std::collections::BTreeMap;
 use std::fs;

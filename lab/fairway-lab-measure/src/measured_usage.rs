@@ -49,9 +49,9 @@ impl Coverage {
     }
 
     pub(crate) fn and(self, next: &Self) -> Self {
-        let sum = |one: Piece, other: Piece| Piece {
-            cpu_s: one.cpu_s + other.cpu_s,
-            seconds: one.seconds + other.seconds,
+        let sum = |add_pieces: Piece, other: Piece| Piece {
+            cpu_s: add_pieces.cpu_s + other.cpu_s,
+            seconds: add_pieces.seconds + other.seconds,
         };
         Self {
             covered: sum(sum(self.covered, next.covered), next.bridge),
@@ -68,7 +68,7 @@ pub struct Spent {
     pub cpu_s: f64,
     /// User time, seconds, if all subjects report it.
     pub user_s: Option<f64>,
-    /// Memory at the last reading of those that were there then, bytes.
+    /// Memory of the processes that existed at the last reading, in bytes.
     pub memory_bytes: Option<u64>,
     /// Context switches, if no thread ended in the period; unknown for samples.
     pub switches: Option<u64>,
@@ -97,10 +97,10 @@ impl Spent {
         }
     }
 
-    /// The cost of this many answered requests.
+    /// The cost of `requests` requests.
     ///
     /// # Errors
-    /// There was no reading, or too few samples: a sentence.
+    /// A sentence that says why there is none: no reading, or too few samples.
     pub fn cost(&self, requests: u64, source: &str, unit: &str) -> Result<Cost, String> {
         if let Some(reason) = self.coverage.and_then(|coverage| coverage.wanting(self.seconds)) {
             return Err(reason);

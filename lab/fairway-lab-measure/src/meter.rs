@@ -28,7 +28,7 @@ pub struct Meter {
 struct Readings {
     first: Usage,
     last: Usage,
-    /// It was there at the last reading.
+    /// Whether it existed at the last reading.
     present: bool,
 }
 
@@ -77,14 +77,20 @@ impl Meter {
     pub fn spent(&self) -> Spent {
         let all = || self.known_subjects.values();
         let ns = |ns: u64| ns as f64 / 1e9;
-        let cpu_ns: u64 = all().map(|one| one.last.cpu_ns.saturating_sub(one.first.cpu_ns)).sum();
-        let user_ns: Option<u64> =
-            all().map(|one| Some(one.last.user_ns?.saturating_sub(one.first.user_ns.unwrap_or(0)))).sum();
+        let cpu_ns: u64 = all().map(|subject| subject.last.cpu_ns.saturating_sub(subject.first.cpu_ns)).sum();
+        let user_ns: Option<u64> = all()
+            .map(|subject| Some(subject.last.user_ns?.saturating_sub(subject.first.user_ns.unwrap_or(0))))
+            .sum();
         Spent {
             cpu_s: ns(cpu_ns),
             user_s: user_ns.map(ns),
-            memory_bytes: all().filter(|one| one.present).map(|one| one.last.memory_bytes).sum(),
-            switches: Some(all().map(|one| one.last.switches.saturating_sub(one.first.switches)).sum()),
+            memory_bytes: all()
+                .filter(|subject| subject.present)
+                .map(|subject| subject.last.memory_bytes)
+                .sum(),
+            switches: Some(
+                all().map(|subject| subject.last.switches.saturating_sub(subject.first.switches)).sum(),
+            ),
             seconds: (self.read - self.begun).as_secs_f64(),
             coverage: None,
         }
@@ -119,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_before_does_not_count_and_what_appears_later_counts_whole() {
+    fn earlier_usage_does_not_count_and_new_subjects_count_completely() {
         let mut meter = Meter::start(&own_subject());
         let spent = spends(&mut meter);
         assert!(spent.memory_bytes.is_some_and(|bytes| bytes > 0), "{spent:?}");
@@ -133,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_that_cannot_be_read_cost_nothing_that_could_be_believed() {
+    fn unreadable_subjects_have_no_cost() {
         let absent = [Subject::Container("0123456789abcdef-not-there".to_owned())];
         let mut meter = Meter::start(&absent);
         meter.read(&absent);

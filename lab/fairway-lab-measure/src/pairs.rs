@@ -17,13 +17,13 @@ use crate::results::{Distance, ENOUGH_PAIRS};
 
 /// Maximum ratio of two neighbouring figures.
 const MAX_NEIGHBOUR_RATIO: f64 = 1.2;
-/// The coverage that is wanted of an interval.
+/// The desired coverage of an interval.
 const INTERVAL_COVERAGE: f64 = 0.95;
 
 /// A block's place in the order of the run, and its figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {
-    /// The place, from 0; neighbours make a pair.
+    /// The position, from 0; neighbours form a pair.
     pub position: u32,
     /// The figure, e.g. microseconds of CPU for a request.
     pub figure: f64,
@@ -48,7 +48,7 @@ pub struct PairedRatio {
     pub pairs: u32,
     /// Pairs that do not, because the machine changed its speed around them.
     pub set_aside: u32,
-    /// The median with those that were set aside: what the rule changed.
+    /// The median including the pairs that were set aside, which shows the effect of that rule.
     pub median_of_all: f64,
 }
 
@@ -84,7 +84,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Nothing without a ratio.
+    /// `None` if there is no ratio.
     #[must_use]
     pub fn from_ratios(ratios: &[f64]) -> Option<Self> {
         let mut sorted = ratios.to_vec();
@@ -134,8 +134,8 @@ fn pair(peer: &Block, base: &[Block]) -> Option<Pair> {
     Some(Pair { ratio: peer.figure / figure, base_is_steady })
 }
 
-fn are_alike(one: f64, other: f64) -> bool {
-    one.max(other) <= one.min(other) * MAX_NEIGHBOUR_RATIO
+fn are_alike(left: f64, right: f64) -> bool {
+    left.max(right) <= left.min(right) * MAX_NEIGHBOUR_RATIO
 }
 
 fn paired_ratio(distance: Distance, pairs: &[Pair]) -> Option<PairedRatio> {
@@ -148,7 +148,7 @@ fn paired_ratio(distance: Distance, pairs: &[Pair]) -> Option<PairedRatio> {
                     && !are_alike(*before, steady[at])
                     && !are_alike(*after, steady[at])
             }
-            // At an end there is no saying which of the two is the odd one.
+            // With only one neighbour, it is unknown which of the two is the outlier.
             _ => false,
         }
     };
@@ -178,13 +178,13 @@ fn median(values: &mut [f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn blocks(places: &[u32], figures: &[f64]) -> Vec<Block> {
+    fn blocks(slots: &[u32], figures: &[f64]) -> Vec<Block> {
         let block =
             |(place, figure): (&u32, &f64)| Block { position: *place, figure: *figure, distance: None };
-        places.iter().zip(figures).map(block).collect()
+        slots.iter().zip(figures).map(block).collect()
     }
 
-    /// Of blocks that were all in one state.
+    /// The ratio of blocks that were all measured in one state.
     fn ratio(peer: &[Block], base: &[Block]) -> PairedRatio {
         let found = ratios(peer, base);
         assert_eq!(found.len(), 1, "{found:?}");
@@ -235,9 +235,10 @@ mod tests {
             block.distance = state;
         }
         let found = ratios(&peer, &base);
-        let seen: Vec<_> = found.iter().map(|one| (one.distance, one.spread.median, one.pairs)).collect();
+        let ratios: Vec<_> =
+            found.iter().map(|ratio| (ratio.distance, ratio.spread.median, ratio.pairs)).collect();
         // The second block of the peer has the base at another distance after it.
-        assert_eq!(seen, [(Distance::OneCore, 2.0, 1), (Distance::TwoCores, 1.5, 1)]);
+        assert_eq!(ratios, [(Distance::OneCore, 2.0, 1), (Distance::TwoCores, 1.5, 1)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which CPUs threads run on, and what the hypervisor took of them (sched_setaffinity(2), proc(5)).
+//! The CPUs of threads, and the time that the hypervisor took from them (sched_setaffinity(2), proc(5)).
 
 use std::fs;
 use std::ops::Range;

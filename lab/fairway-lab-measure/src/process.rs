@@ -24,21 +24,25 @@ pub(crate) struct Usage {
 pub struct CpuTime {
     /// On a CPU, nanoseconds.
     pub total_ns: u64,
-    /// In user space, clock ticks.
+    /// Time in user space, in clock ticks.
     pub user_ticks: u64,
-    /// In the kernel, clock ticks.
+    /// Time in the kernel, in clock ticks.
     pub system_ticks: u64,
 }
 
 impl CpuTime {
-    /// Of these processes, all threads included.
+    /// The CPU time of all threads of these processes.
     #[must_use]
     pub fn for_processes(processes: &[u32]) -> Self {
-        let ticks = |place: usize| {
-            processes.iter().filter_map(|process| fields(*process)?.get(place)?.parse::<u64>().ok()).sum()
+        let ticks = |ticks_at: usize| {
+            processes.iter().filter_map(|process| fields(*process)?.get(ticks_at)?.parse::<u64>().ok()).sum()
         };
         Self {
-            total_ns: processes.iter().flat_map(|process| threads(*process)).map(|one| run_time(&one)).sum(),
+            total_ns: processes
+                .iter()
+                .flat_map(|process| threads(*process))
+                .map(|thread| run_time(&thread))
+                .sum(),
             user_ticks: ticks(11),
             system_ticks: ticks(12),
         }

@@ -27,7 +27,7 @@ pub struct Program {
 pub enum ExitWait {
     /// The condition holds.
     Done,
-    /// It ended, and how.
+    /// The program ended with this status.
     Ended(String),
     /// The time was over.
     TooLong,
@@ -56,7 +56,7 @@ impl Program {
         family(self.child.id())
     }
 
-    /// How it ended; `None` while it runs.
+    /// Its exit status; `None` while it runs.
     pub fn ended(&mut self) -> Option<String> {
         match self.child.try_wait() {
             Ok(None) => None,
@@ -65,10 +65,10 @@ impl Program {
         }
     }
 
-    /// Asks `done` again and again.
+    /// Polls `done`.
     ///
     /// # Errors
-    /// The value of `done` that ends the wait.
+    /// The error with which `done` ends the wait.
     pub fn wait_until(
         &mut self,
         limit: Duration,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_ends_with_all_that_it_has_started() {
+    fn a_program_ends_with_its_child_processes() {
         let (mut program, folder) = started("sleep 600 & echo there; wait");
         let words = || fs::read_to_string(folder.path().join("log")).unwrap_or_default();
         let waited = program.wait_until(Duration::from_secs(20), || Ok(words().contains("there")));

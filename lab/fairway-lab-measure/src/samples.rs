@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn counters_say_what_was_used_between_samples_of_the_time_itself() {
+    fn counters_give_the_usage_between_samples_at_their_own_times() {
         // Idle before 100; half a CPU from then on. The node's clock is 50 s ahead, which must not matter.
         let mut sampled = SampledUsage::start(100.0, &[counter("a", 142.0, 7.0)]);
         for (now, at, cpu) in [(105.0, 142.0, 7.0), (110.0, 152.0, 8.0), (130.0, 172.0, 18.0)] {
             sampled.read(now, &a(), &[counter("a", at, cpu)]);
         }
         let spent = sampled.spent();
-        // From 152 to 172: 10 s of CPU in 20 s, taken for all of the 30 s.
+        // From 152 to 172: 10 s of CPU in 20 s, extrapolated to 30 s.
         assert!((spent.cpu_s - 15.0).abs() < 1e-9, "{spent:?}");
         assert_eq!((spent.memory_bytes, spent.switches), (Some(1 << 20), None));
         let cost = spent.cost(1500, "kubelet", "1 pod").expect("two thirds are covered");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_too_few_samples_cover_has_no_cost_and_says_why() {
+    fn an_interval_with_too_few_samples_has_no_cost_and_a_reason() {
         let mut sampled = SampledUsage::start(0.0, &[counter("a", 0.0, 1.0)]);
         for (now, at, cpu) in [(4.0, 3.0, 1.5), (9.0, 8.0, 2.0)] {
             sampled.read(now, &a(), &[counter("a", at, cpu)]);

@@ -42,9 +42,9 @@ impl ReportArguments {
         match &self.readme {
             Some(readme) => self.tend(readme, &results),
             None => {
-                let place = self.output.unwrap_or_else(|| self.runs[0].join(REPORT));
-                write_to(&results, &place)?;
-                say(&format!("{}\n", place.display()))?;
+                let output = self.output.unwrap_or_else(|| self.runs[0].join(REPORT));
+                write_to(&results, &output)?;
+                say(&format!("{}\n", output.display()))?;
                 Ok(ExitCode::SUCCESS)
             }
         }
@@ -68,30 +68,30 @@ impl ReportArguments {
 }
 
 fn read(folders: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
-    let mut seen = BTreeSet::new();
+    let mut run_ids = BTreeSet::new();
     let mut all = Vec::with_capacity(folders.len());
     for folder in folders {
         let real = folder
             .canonicalize()
             .with_context(|| format!("read {}: there is no such folder", folder.display()))?;
-        anyhow::ensure!(seen.insert(real), "{} is given twice; give each run once", folder.display());
+        anyhow::ensure!(run_ids.insert(real), "{} is given twice; give each run once", folder.display());
         all.push(read_run(folder)?);
     }
     Ok(all)
 }
 
 /// A run in its folder, or a published file.
-fn read_run(place: &Path) -> anyhow::Result<Results> {
-    if place.is_dir() {
-        return fairway_lab_measure::results::read(place);
+fn read_run(folder: &Path) -> anyhow::Result<Results> {
+    if folder.is_dir() {
+        return fairway_lab_measure::results::read(folder);
     }
-    let plain = if place.extension().is_some_and(|name| name == "gz") {
-        place.with_extension("")
+    let plain = if folder.extension().is_some_and(|name| name == "gz") {
+        folder.with_extension("")
     } else {
-        place.to_owned()
+        folder.to_owned()
     };
     let text = fairway_lab_measure::results::read_kept(&plain)?;
-    serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))
+    serde_json::from_slice(&text).with_context(|| format!("read {}", folder.display()))
 }
 
 /// The relative path of a file from the folder of another.

@@ -21,7 +21,7 @@ impl Figure {
         let mut peers = distinct(series().map(|series| &series.peer));
         peers.sort_by_key(|peer| palette.position(peer));
         let only = |look: Look| {
-            let labels = distinct(series().filter(|one| one.look == look).map(|one| &one.label));
+            let labels = distinct(series().filter(|line| line.look == look).map(|line| &line.label));
             if let [label] = labels.as_slice() { Some(((*label).clone(), look.name())) } else { None }
         };
         let looks: Vec<_> = [Look::Dashed, Look::Faint].into_iter().filter_map(only).collect();
@@ -46,7 +46,7 @@ struct Frame {
 /// Draws a figure.
 pub(super) fn draw(figure: &Figure, palette: &Palette) -> String {
     let crowded =
-        figure.panels.iter().any(|panel| panel.series.iter().filter(|one| is_named(one)).count() > 3);
+        figure.panels.iter().any(|panel| panel.series.iter().filter(|line| is_named(line)).count() > 3);
     let single = figure.panels.len() == 1;
     let columns = match figure.panels.len() {
         1 => 1,

@@ -11,7 +11,7 @@ use super::number::{self, TOO_FEW, UNKNOWN};
 use super::palette::Palette;
 use super::scale::Spread;
 
-/// By how much the highest latency was above that of the direct stream.
+/// The highest latency minus that of the direct stream.
 pub(super) fn above_direct(spike: &Spike) -> Option<f64> {
     spike.direct_ms.map(|direct| (spike.highest_ms - direct).max(0.0)).filter(|value| value.is_finite())
 }
@@ -52,13 +52,13 @@ pub(super) fn interval(interval: &Interval) -> String {
 }
 
 /// The times of a propagation as they are printed.
-pub(super) fn times(one: &Propagation) -> Value {
-    let sorted = sorted(one);
+pub(super) fn times(propagation: &Propagation) -> Value {
+    let sorted = sorted(propagation);
     let at = |share: f64| percentile(&sorted, share);
     context! {
-        changes => one.ms.len() as u64 + one.lost,
+        changes => propagation.ms.len() as u64 + propagation.lost,
         p50 => at(0.5),
-        interval => median_of(&sorted).map_or_else(|| TOO_FEW.to_owned(), |one| interval(&one)),
+        interval => median_of(&sorted).map_or_else(|| TOO_FEW.to_owned(), |propagation| interval(&propagation)),
         p90 => at(0.9),
         p99 => at(0.99),
         slowest => at(1.0),
@@ -67,10 +67,15 @@ pub(super) fn times(one: &Propagation) -> Value {
 
 /// The share of changes that had taken effect within a time.
 pub(super) fn distributions(run: &Run, palette: &Palette) -> Vec<Value> {
-    let cases = distinct(run.propagations.iter().map(|one| one.case.as_str()));
+    let cases = distinct(run.propagations.iter().map(|propagation| propagation.case.as_str()));
     let panels = cases.iter().map(|case| Panel {
         title: (*case).to_owned(),
-        series: run.propagations.iter().filter(|one| one.case == *case).filter_map(distribution).collect(),
+        series: run
+            .propagations
+            .iter()
+            .filter(|propagation| propagation.case == *case)
+            .filter_map(distribution)
+            .collect(),
         events: Vec::new(),
     });
     let figure = Figure {
@@ -83,9 +88,9 @@ pub(super) fn distributions(run: &Run, palette: &Palette) -> Vec<Value> {
     figure.plot(palette).into_iter().collect()
 }
 
-fn distribution(one: &Propagation) -> Option<Series> {
-    let sorted = sorted(one);
-    let all = sorted.len() as f64 + one.lost as f64;
+fn distribution(propagation: &Propagation) -> Option<Series> {
+    let sorted = sorted(propagation);
+    let all = sorted.len() as f64 + propagation.lost as f64;
     let mut points: Vec<(f64, f64)> = Vec::with_capacity(sorted.len() + 1);
     points.push((*sorted.first()?, 0.0));
     // Half a per mille is less than a pixel.
@@ -95,7 +100,7 @@ fn distribution(one: &Propagation) -> Option<Series> {
             points.push((*ms, (at + 1) as f64 / all * 100.0));
         }
     }
-    Some(Series::for_peer(&one.peer, one.settings, Look::Steps, points))
+    Some(Series::for_peer(&propagation.peer, propagation.settings, Look::Steps, points))
 }
 
 #[cfg(test)]
@@ -103,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_has_an_interval_of_its_own_values_and_what_it_covers() {
+    fn a_median_has_an_interval_of_measured_values_and_its_coverage() {
         let times: Vec<f64> = (1..=20).map(f64::from).collect();
         let found = median_of(&times).unwrap();
         assert_eq!((found.median, interval(&found).as_str()), (10.5, "6.00 – 15.0, covers 95.9%"));

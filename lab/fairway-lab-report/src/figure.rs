@@ -31,7 +31,7 @@ pub(super) struct Axis {
 /// A panel.
 #[derive(Default)]
 pub(super) struct Panel {
-    /// Its heading, where there are several.
+    /// The heading, if there are several charts.
     pub title: String,
     /// Lines.
     pub series: Vec<Series>,
@@ -63,7 +63,7 @@ impl Look {
 
 /// A line of a peer.
 pub(super) struct Series {
-    /// Whose.
+    /// The peer.
     pub peer: String,
     /// The label.
     pub label: String,

@@ -1,5 +1,5 @@
-//! The findings at a glance: a row for each main figure, a column for each peer, over all scenarios and settings. The
-//! report starts with this table and README has it too. Every cell has a figure or the reason why there is none.
+//! The table of main findings: a row for each figure, a column for each peer, over all scenarios and settings. The
+//! report and the README start with it. Every cell has a figure or the reason for its absence.
 
 use fairway_lab_measure::results::{Propagation, Settings, Spike};
 use serde::Serialize;
@@ -20,11 +20,11 @@ pub(super) struct Glance {
     pub rows: Vec<Row>,
 }
 
-/// Which pages leave a row out.
+/// The pages that omit a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Kind {
-    /// Latency, cost and failures where all connections are kept busy, CPU at a rate that is held, intervals of failures
-    /// and lengths of spikes: only in the report.
+    /// Shown only in the report: latency, cost and failures in closed loops, CPU in open loops, intervals of
+    /// failures, and lengths of spikes.
     Detail,
     /// On all pages.
     Main,
@@ -33,7 +33,7 @@ pub(super) enum Kind {
 /// A row.
 #[derive(Serialize)]
 pub(super) struct Row {
-    /// Which pages leave it out.
+    /// The pages that omit it.
     pub kind: Kind,
     /// The scenario and the case, and the settings if they are not the recommended ones.
     pub place: String,
@@ -57,8 +57,8 @@ impl RowPlace<'_> {
 
     /// Why a peer has no figure here, where others have one.
     fn missing(&self, peer: &str, otherwise: &str) -> String {
-        let streams = self.run.measures.iter().map(|one| (&one.peer, one.settings));
-        let changes = self.run.propagations.iter().map(|one| (&one.peer, one.settings));
+        let streams = self.run.measures.iter().map(|entry| (&entry.peer, entry.settings));
+        let changes = self.run.propagations.iter().map(|entry| (&entry.peer, entry.settings));
         let took_part =
             streams.chain(changes).any(|(name, settings)| name == peer && settings == self.settings);
         let reason = if self.palette.is_neutral(peer) {
@@ -77,19 +77,19 @@ impl RowPlace<'_> {
 /// Gathers the table from all scenarios.
 pub(super) fn glance(scenarios: &[&Scenario], palette: &Palette) -> Glance {
     let measured = scenarios.iter().flat_map(|run| {
-        let streams = run.measures.iter().map(|one| &one.peer);
-        streams.chain(run.propagations.iter().map(|one| &one.peer))
+        let streams = run.measures.iter().map(|entry| &entry.peer);
+        streams.chain(run.propagations.iter().map(|entry| &entry.peer))
     });
     let mut peers: Vec<String> = distinct(measured).into_iter().cloned().collect();
     peers.sort_by_key(|peer| palette.position(peer));
     let mut glance = Glance { peers, rows: Vec::new() };
     for run in scenarios {
         for settings in run.settings() {
-            let place = RowPlace { run, settings, palette };
-            glance.streams(&place);
-            glance.stretches(&place);
-            glance.spikes(&place);
-            glance.propagations(&place);
+            let row_place = RowPlace { run, settings, palette };
+            glance.streams(&row_place);
+            glance.stretches(&row_place);
+            glance.spikes(&row_place);
+            glance.propagations(&row_place);
         }
     }
     glance
@@ -115,85 +115,96 @@ impl Glance {
         }
     }
 
-    fn streams(&mut self, place: &RowPlace<'_>) {
-        let mut pools = pools_of_run(place.run, place.palette);
-        pools.retain(|pool| pool.settings == place.settings);
+    fn streams(&mut self, row_place: &RowPlace<'_>) {
+        let mut pools = pools_of_run(row_place.run, row_place.palette);
+        pools.retain(|pool| pool.settings == row_place.settings);
         for case in distinct(pools.iter().map(|pool| pool.case)) {
-            let own: Vec<&Pool<'_>> = pools.iter().filter(|pool| pool.case == case).collect();
-            self.case(&own, &place.row_name(case), place);
+            let case_pools: Vec<&Pool<'_>> = pools.iter().filter(|pool| pool.case == case).collect();
+            self.case(&case_pools, &row_place.row_name(case), row_place);
         }
     }
 
-    fn case(&mut self, pools: &[&Pool<'_>], at: &str, place: &RowPlace<'_>) {
-        let own = |peer: &str| pools.iter().find(|pool| pool.peer == peer);
-        let busy = pools.iter().any(|pool| pool.measures.iter().all(|one| one.load.offered.rate.is_none()));
+    fn case(&mut self, pools: &[&Pool<'_>], at: &str, row_place: &RowPlace<'_>) {
+        let pool_of = |peer: &str| pools.iter().find(|pool| pool.peer == peer);
+        let busy =
+            pools.iter().any(|pool| pool.measures.iter().all(|entry| entry.load.offered.rate.is_none()));
         let kind = if busy { Kind::Detail } else { Kind::Main };
         let none = "no stream";
         if busy {
-            self.row(Kind::Main, "answers", at, place, none, |peer| own(peer).map(|pool| capacity(pool)));
+            self.row(Kind::Main, "answers", at, row_place, none, |peer| {
+                pool_of(peer).map(|pool| capacity(pool))
+            });
         }
-        self.row(Kind::Detail, "CPU µs per request", at, place, "not read", |peer| {
-            own(peer)?.cpu().map(number::figure)
+        self.row(Kind::Detail, "CPU µs per request", at, row_place, "not read", |peer| {
+            pool_of(peer)?.cpu().map(number::figure)
         });
-        self.row(kind, "p99 / highest ms", at, place, none, |peer| {
-            let pool = own(peer)?;
+        self.row(kind, "p99 / highest ms", at, row_place, none, |peer| {
+            let pool = pool_of(peer)?;
             let p99 = pool.percentile(99.0);
             let p99 = p99.map_or_else(|| TOO_FEW.to_owned(), |p99| number::with_range(p99.ms, p99.range));
             Some(format!("{p99} / {}", number::maybe(pool.highest())))
         });
-        self.row(kind, "failed requests", at, place, none, |peer| {
-            own(peer)
+        self.row(kind, "failed requests", at, row_place, none, |peer| {
+            pool_of(peer)
                 .map(|pool| format!("{} of {}", number::count(pool.failed()), number::count(pool.requests())))
         });
-        self.row(Kind::Detail, "failed requests of a million, with 95% interval", at, place, none, |peer| {
-            own(peer).map(|pool| rate_of_loss(pool.failed(), pool.requests()))
+        self.row(
+            Kind::Detail,
+            "failed requests of a million, with 95% interval",
+            at,
+            row_place,
+            none,
+            |peer| pool_of(peer).map(|pool| rate_of_loss(pool.failed(), pool.requests())),
+        );
+    }
+
+    fn stretches(&mut self, row_place: &RowPlace<'_>) {
+        let pools = pools_of_run(row_place.run, row_place.palette);
+        let figure = "p99.9 dynamic ÷ static (straight to the pods)";
+        let at = case_title(&row_place.run.name(), row_place.settings);
+        self.row(Kind::Main, figure, &at, row_place, TOO_FEW, |peer| {
+            stretch(&pools, peer, row_place.settings)
         });
     }
 
-    fn stretches(&mut self, place: &RowPlace<'_>) {
-        let pools = pools_of_run(place.run, place.palette);
-        let figure = "p99.9 dynamic ÷ static (straight to the pods)";
-        let at = case_title(&place.run.name(), place.settings);
-        self.row(Kind::Main, figure, &at, place, TOO_FEW, |peer| stretch(&pools, peer, place.settings));
-    }
-
-    fn spikes(&mut self, place: &RowPlace<'_>) {
+    fn spikes(&mut self, row_place: &RowPlace<'_>) {
         let usable = |spike: &&Spike| {
-            spike.settings == place.settings && spike.highest_ms.is_finite() && spike.beside.is_none()
+            spike.settings == row_place.settings && spike.highest_ms.is_finite() && spike.beside.is_none()
         };
-        let spikes = || place.run.spikes.iter().filter(usable);
+        let spikes = || row_place.run.spikes.iter().filter(usable);
         let none = "no event";
         for case in distinct(spikes().map(|spike| &spike.case)) {
-            let at = place.row_name(case);
+            let at = row_place.row_name(case);
             let highest = "highest ms in the second after an event (straight to the pods)";
-            self.row(Kind::Main, highest, &at, place, none, |peer| {
-                let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
-                let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
+            self.row(Kind::Main, highest, &at, row_place, none, |peer| {
+                let own_spikes = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
+                let worst = own_spikes.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
                 Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
             });
-            self.row(Kind::Detail, "longest spike, s", &at, place, none, |peer| {
-                let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
-                own.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
+            self.row(Kind::Detail, "longest spike, s", &at, row_place, none, |peer| {
+                let own_spikes = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
+                own_spikes.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
             });
         }
     }
 
-    fn propagations(&mut self, place: &RowPlace<'_>) {
-        let all = || place.run.propagations.iter().filter(|one| one.settings == place.settings);
+    fn propagations(&mut self, row_place: &RowPlace<'_>) {
+        let all = || row_place.run.propagations.iter().filter(|entry| entry.settings == row_place.settings);
         let none = "no change took effect";
-        for case in distinct(all().map(|one| &one.case)) {
-            let own = |peer: &str| all().find(|one| one.peer == peer && one.case == *case);
-            let at = place.row_name(case);
-            let has_median = all().any(|one| one.case == *case && percentile(&sorted(one), 0.5) != TOO_FEW);
+        for case in distinct(all().map(|entry| &entry.case)) {
+            let propagation_of = |peer: &str| all().find(|entry| entry.peer == peer && entry.case == *case);
+            let at = row_place.row_name(case);
+            let has_median =
+                all().any(|entry| entry.case == *case && percentile(&sorted(entry), 0.5) != TOO_FEW);
             if has_median {
-                self.row(Kind::Main, "propagation p50 / p99 ms", &at, place, none, |peer| {
-                    let times = sorted(own(peer)?);
+                self.row(Kind::Main, "propagation p50 / p99 ms", &at, row_place, none, |peer| {
+                    let times = sorted(propagation_of(peer)?);
                     let at = |share: f64| percentile(&times, share);
                     (!times.is_empty()).then(|| format!("{} / {}", at(0.5), at(0.99)))
                 });
             }
-            self.row(Kind::Main, "propagation, slowest change, ms", &at, place, none, |peer| {
-                slowest(own(peer)?)
+            self.row(Kind::Main, "propagation, slowest change, ms", &at, row_place, none, |peer| {
+                slowest(propagation_of(peer)?)
             });
         }
     }
@@ -218,11 +229,11 @@ fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings) -> Option<String>
 }
 
 /// `19.4 (25 changes)`, with the losses.
-fn slowest(one: &Propagation) -> Option<String> {
-    let times = sorted(one);
+fn slowest(propagation: &Propagation) -> Option<String> {
+    let times = sorted(propagation);
     let slowest = number::figure(*times.last()?);
-    let all = number::count(times.len() as u64 + one.lost);
-    let odd = [(one.lost, "without effect"), (one.wrong, "wrong answers")];
+    let all = number::count(times.len() as u64 + propagation.lost);
+    let odd = [(propagation.lost, "without effect"), (propagation.wrong, "wrong answers")];
     let odd = odd.iter().filter(|(count, _)| *count > 0);
     let odd: Vec<String> = odd.map(|(count, what)| format!(", {} {what}", number::count(*count))).collect();
     Some(format!("{slowest} ({all} changes{})", odd.concat()))
@@ -251,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_peer_has_a_figure_or_the_reason_why_it_has_none_in_every_row_and_setting() {
+    fn every_cell_has_a_figure_or_a_reason_for_its_absence() {
         let (recommended, defaults) = (Settings::Recommended, Settings::Defaults);
         let measures = vec![
             measured_at("fairway", recommended),
@@ -282,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stretch_of_the_machine_is_that_of_the_direct_stream_which_ran_beside_the_peer() {
+    fn the_machines_stretch_is_that_of_the_concurrent_direct_stream() {
         let stream = |peer: &str, beside: Option<&str>, case: &str, ms: f64, above: u64| {
             let mut measure = measure(peer, case, 1_000 * above);
             measure.beside = beside.map(str::to_owned);

@@ -23,7 +23,7 @@ pub(super) fn over_time(run: &Scenario, palette: &Palette) -> Vec<Value> {
     let cases = distinct(run.events.iter().map(|event| event.case.as_str()));
     let figures = cases.into_iter().map(|case| {
         let strands = strands(run, case, palette);
-        let are_drawn = |one: &&Measure| !one.load.over_time.series.is_empty();
+        let are_drawn = |has_series: &&Measure| !has_series.load.over_time.series.is_empty();
         strands
             .iter()
             .flat_map(|strand| &strand.measures)
@@ -35,20 +35,25 @@ pub(super) fn over_time(run: &Scenario, palette: &Palette) -> Vec<Value> {
 
 fn strands<'a>(run: &'a Scenario, case: &str, palette: &Palette) -> Vec<Strand<'a>> {
     let first = run.first_rounds();
-    let of_case = || first.iter().copied().filter(|one| one.case == case);
-    let through = || of_case().filter(|one| !palette.is_neutral(&one.peer));
-    let mut whose = distinct(through().map(|one| (one.settings, one.peer.as_str())));
+    let of_case = || first.iter().copied().filter(|measure| measure.case == case);
+    let through = || of_case().filter(|measure| !palette.is_neutral(&measure.peer));
+    let mut whose = distinct(through().map(|measure| (measure.settings, measure.peer.as_str())));
     whose.sort_by_key(|(settings, peer)| (*settings, palette.position(peer)));
     let strand = |(settings, peer): (Settings, &'a str)| {
         let mut measures: Vec<&Measure> =
-            through().filter(|one| one.peer == peer && one.settings == settings).collect();
+            through().filter(|measure| measure.peer == peer && measure.settings == settings).collect();
         measures.sort_by(|a, b| a.begun_s.total_cmp(&b.begun_s));
         // The sum of the phases adds nothing here.
-        if measures.iter().any(|one| one.phase != "pooled" && !one.load.over_time.series.is_empty()) {
-            measures.retain(|one| one.phase != "pooled");
+        if measures
+            .iter()
+            .any(|measure| measure.phase != "pooled" && !measure.load.over_time.series.is_empty())
+        {
+            measures.retain(|measure| measure.phase != "pooled");
         }
-        let meanwhile = |one: &&Measure| {
-            palette.is_neutral(&one.peer) && one.beside.as_deref() == Some(peer) && one.settings == settings
+        let meanwhile = |is_at_same_time: &&Measure| {
+            palette.is_neutral(&is_at_same_time.peer)
+                && is_at_same_time.beside.as_deref() == Some(peer)
+                && is_at_same_time.settings == settings
         };
         let beside = of_case().filter(meanwhile).collect();
         Strand { peer, settings, measures, beside }
@@ -82,16 +87,16 @@ impl Strand<'_> {
     }
 
     fn events(&self, run: &Scenario, case: &str) -> Vec<f64> {
-        let own =
+        let is_own_event =
             |event: &&Event| event.case == case && event.peer == self.peer && event.settings == self.settings;
-        run.events.iter().filter(own).map(|event| event.at_s).collect()
+        run.events.iter().filter(is_own_event).map(|event| event.at_s).collect()
     }
 }
 
 fn points(measures: &[&Measure], value: impl Fn(&Bucket) -> f64) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = measures
         .iter()
-        .flat_map(|one| one.load.over_time.series.iter().map(move |bucket| (one.begun_s, bucket)))
+        .flat_map(|measure| measure.load.over_time.series.iter().map(move |bucket| (measure.begun_s, bucket)))
         .filter(|(_, bucket)| bucket.requests > 0)
         .map(|(begun, bucket)| (begun + bucket.at_s, value(bucket)))
         .filter(|(at, value)| at.is_finite() && value.is_finite())

@@ -48,21 +48,21 @@ pub(crate) const REPORT: &str = "report.html";
 /// # Errors
 /// The folder cannot be written, e.g. because the disk is full; a report that was there stays as it was.
 pub fn write(results: &[Results], folder: &Path) -> anyhow::Result<PathBuf> {
-    let place = folder.join(REPORT);
-    write_to(results, &place)?;
-    Ok(place)
+    let path = folder.join(REPORT);
+    write_to(results, &path)?;
+    Ok(path)
 }
 
 /// Writes the report of runs to a file.
 ///
 /// # Errors
 /// As [`write()`].
-pub(crate) fn write_to(results: &[Results], place: &Path) -> anyhow::Result<()> {
+pub(crate) fn write_to(results: &[Results], path: &Path) -> anyhow::Result<()> {
     // A file that only its writer may read is no report.
-    readme::replace(place, &page(results)?, Permissions::from_mode(0o644)).with_context(|| {
+    readme::replace(path, &page(results)?, Permissions::from_mode(0o644)).with_context(|| {
         format!(
             "write {}: it cannot be written; a report that was there stays as it was, results.json is not touched",
-            place.display()
+            path.display()
         )
     })
 }

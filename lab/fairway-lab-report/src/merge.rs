@@ -78,9 +78,9 @@ impl Scenario {
 
     /// The settings that were measured.
     pub(super) fn settings(&self) -> Vec<Settings> {
-        let streams = self.run.measures.iter().map(|one| one.settings);
+        let streams = self.run.measures.iter().map(|entry| entry.settings);
         let mut found: Vec<Settings> =
-            streams.chain(self.run.propagations.iter().map(|one| one.settings)).collect();
+            streams.chain(self.run.propagations.iter().map(|entry| entry.settings)).collect();
         found.sort_unstable();
         found.dedup();
         found
@@ -88,8 +88,12 @@ impl Scenario {
 
     /// The series drawn over time: the first round of each peer and case, since every round restarts its clock.
     pub(super) fn first_rounds(&self) -> Vec<&Measure> {
-        let whose = |one: &Measure| {
-            (one.beside.clone().unwrap_or_else(|| one.peer.clone()), one.settings, one.case.clone())
+        let whose = |identity: &Measure| {
+            (
+                identity.beside.clone().unwrap_or_else(|| identity.peer.clone()),
+                identity.settings,
+                identity.case.clone(),
+            )
         };
         let mut first = BTreeMap::new();
         for (round, one) in self.streams() {
@@ -117,8 +121,8 @@ impl Scenario {
     }
 }
 
-fn add_new<T: Clone + PartialEq>(all: &mut Vec<T>, more: &[T]) {
-    for one in more {
+fn add_new<T: Clone + PartialEq>(all: &mut Vec<T>, additions: &[T]) {
+    for one in additions {
         if !all.contains(one) {
             all.push(one.clone());
         }
@@ -126,8 +130,8 @@ fn add_new<T: Clone + PartialEq>(all: &mut Vec<T>, more: &[T]) {
 }
 
 /// Adds the times of another round.
-fn add_propagations(all: &mut Vec<Propagation>, more: &[Propagation]) {
-    for one in more {
+fn add_propagations(all: &mut Vec<Propagation>, additions: &[Propagation]) {
+    for one in additions {
         let twin = all
             .iter_mut()
             .find(|twin| (&twin.peer, twin.settings, &twin.case) == (&one.peer, one.settings, &one.case));
@@ -183,38 +187,38 @@ pub(super) fn gather(all: &[Results]) -> Vec<Scenario> {
 }
 
 fn join_sets(at: usize, sets: &[Set<'_>], all: &[Results]) -> Scenario {
-    let own = &sets[at];
-    let mut scenario = Scenario::from(own.runs[0].clone());
-    own.runs[1..].iter().for_each(|run| scenario.takes_in(run));
-    let name = &own.runs[0].scenario;
+    let own_set = &sets[at];
+    let mut scenario = Scenario::from(own_set.runs[0].clone());
+    own_set.runs[1..].iter().for_each(|run| scenario.takes_in(run));
+    let name = &own_set.runs[0].scenario;
     let same = sets.iter().filter(|set| set.runs[0].scenario == *name).collect::<Vec<_>>();
     if same.len() > 1 {
-        scenario.set = 1 + same.iter().take_while(|set| !std::ptr::eq(**set, own)).count();
+        scenario.set = 1 + same.iter().take_while(|set| !std::ptr::eq(**set, own_set)).count();
         let first = same[0];
         if scenario.set > 1 {
-            scenario.apart = differences(first.first, own.first);
-            scenario.apart.extend(differing(first.runs[0], own.runs[0]));
+            scenario.apart = differences(first.first, own_set.first);
+            scenario.apart.extend(differing(first.runs[0], own_set.runs[0]));
         }
     }
-    let absent = own.sources.iter().flat_map(|source| &all[*source].absent);
-    let absent = absent.filter(|one| one.scenario.as_ref().is_none_or(|scenario| scenario == name));
+    let absent = own_set.sources.iter().flat_map(|source| &all[*source].absent);
+    let absent = absent.filter(|entry| entry.scenario.as_ref().is_none_or(|scenario| scenario == name));
     scenario.absent = distinct(absent).into_iter().cloned().collect();
-    scenario.sources.clone_from(&own.sources);
-    let day = own.first.begun.split('T').next().unwrap_or_default();
-    let Environment { cpu, cpus, .. } = &own.first.environment;
+    scenario.sources.clone_from(&own_set.sources);
+    let day = own_set.first.begun.split('T').next().unwrap_or_default();
+    let Environment { cpu, cpus, .. } = &own_set.first.environment;
     scenario.measured = format!("{day}, {cpu}, {cpus} CPUs shared with generator and backends");
     scenario
 }
 
 /// The differences between the machines, programs and peers of two results.
-fn differences(one: &Results, other: &Results) -> Vec<String> {
-    let pairs = facts(&one.environment).into_iter().zip(facts(&other.environment));
-    let pairs = pairs.filter(|(one, other)| one != other);
+fn differences(left: &Results, right: &Results) -> Vec<String> {
+    let pairs = facts(&left.environment).into_iter().zip(facts(&right.environment));
+    let pairs = pairs.filter(|(one, right)| one != right);
     let mut found: Vec<String> =
-        pairs.map(|((what, one), (_, other))| format!("{what}: {one} there, {other} here")).collect();
+        pairs.map(|((what, one), (_, right))| format!("{what}: {one} there, {right} here")).collect();
     let versions = |peer: &PeerRecord| peer.versions.values().cloned().collect::<Vec<_>>().join(", ");
-    for peer in &one.peers {
-        let twin = other.peers.iter().find(|twin| twin.name == peer.name);
+    for peer in &left.peers {
+        let twin = right.peers.iter().find(|twin| twin.name == peer.name);
         if let Some(twin) = twin.filter(|twin| twin.versions != peer.versions) {
             found.push(format!("{} was {} there and {} here", peer.name, versions(peer), versions(twin)));
         }
@@ -237,16 +241,16 @@ fn facts(environment: &Environment) -> [(&'static str, String); 8] {
 }
 
 /// Which parameters two runs of a scenario do not share.
-fn differing(one: &Run, other: &Run) -> Vec<String> {
+fn differing(left: &Run, right: &Run) -> Vec<String> {
     let used = |run: &Run, name: &str| {
         let parameter = run.parameters.iter().find(|parameter| parameter.name == name);
         parameter.map_or("not set", |parameter| &parameter.used).to_owned()
     };
-    let both = one.parameters.iter().chain(&other.parameters);
+    let both = left.parameters.iter().chain(&right.parameters);
     let names: BTreeSet<&str> = both.map(|parameter| parameter.name.as_str()).collect();
-    let pairs = names.into_iter().map(|name| (name, used(one, name), used(other, name)));
-    let differ = pairs.filter(|(_, one, other)| one != other);
-    differ.map(|(name, one, other)| format!("{name}: {one} there, {other} here")).collect()
+    let pairs = names.into_iter().map(|name| (name, used(left, name), used(right, name)));
+    let differ = pairs.filter(|(_, one, right)| one != right);
+    differ.map(|(name, one, right)| format!("{name}: {one} there, {right} here")).collect()
 }
 
 /// The values of a list in the order in which they first appear.
@@ -319,17 +323,17 @@ mod tests {
         let all = [results(&[run(1, "1500"), run(2, "1500")]), results(&[run(1, "1500")])];
         let found = gather(&all);
         assert_eq!(found.len(), 1);
-        let one = &found[0];
-        assert_eq!((one.rounds(), one.set, one.sources.as_slice()), (3, 0, [0, 1].as_slice()));
-        let pools = pools_of_run(one, &Palette::for_runs([]));
+        let merged = &found[0];
+        assert_eq!((merged.rounds(), merged.set, merged.sources.as_slice()), (3, 0, [0, 1].as_slice()));
+        let pools = pools_of_run(merged, &Palette::for_runs([]));
         assert_eq!((pools.len(), pools[0].failed(), pools[0].requests()), (1, 4, 30_000));
-        let propagation = &one.propagations[0];
-        assert_eq!((one.propagations.len(), propagation.ms.as_slice()), (1, [1.0, 2.0, 1.0].as_slice()));
+        let propagation = &merged.propagations[0];
+        assert_eq!((merged.propagations.len(), propagation.ms.as_slice()), (1, [1.0, 2.0, 1.0].as_slice()));
         assert_eq!((propagation.lost, propagation.routes), (3, 5));
     }
 
     #[test]
-    fn what_differs_in_parameters_machine_or_version_stays_apart_and_says_why() {
+    fn runs_with_other_parameters_machines_or_versions_stay_separate_with_the_reason() {
         let first = results(&[run(1, "1500")]);
         let other_rate = results(&[run(1, "600")]);
         let mut other_kernel = first.clone();
@@ -345,7 +349,7 @@ mod tests {
             (newer, "envoy was 1.40 there and 1.41 here"),
         ] {
             let found = gather(&[first.clone(), other]);
-            assert_eq!(found.iter().map(|one| one.set).collect::<Vec<_>>(), [1, 2], "{why}");
+            assert_eq!(found.iter().map(|entry| entry.set).collect::<Vec<_>>(), [1, 2], "{why}");
             assert_eq!(found[1].apart, [why]);
             assert_eq!(found.iter().map(Scenario::rounds).collect::<Vec<_>>(), [1, 1]);
         }

@@ -54,9 +54,9 @@ pub(super) fn count(value: u64) -> String {
 }
 
 fn grouped(value: f64) -> String {
-    let whole = value.abs().round();
+    let rounded = value.abs().round();
     let sign = if value < 0.0 { "-" } else { "" };
-    if whole < 9e15 { format!("{sign}{}", count(whole as u64)) } else { format!("{value:.2e}") }
+    if rounded < 9e15 { format!("{sign}{}", count(rounded as u64)) } else { format!("{value:.2e}") }
 }
 
 /// A ratio: two decimals while they are significant.
@@ -92,8 +92,8 @@ pub(super) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
         return UNKNOWN.to_owned();
     }
-    let whole = seconds.max(0.0).round() as u64;
-    match (whole / 3600, whole / 60 % 60, whole % 60) {
+    let whole_seconds = seconds.max(0.0).round() as u64;
+    match (whole_seconds / 3600, whole_seconds / 60 % 60, whole_seconds % 60) {
         (0, 0, _) => format!("{} s", figure(seconds)),
         (0, minutes, rest) => format!("{minutes} min {rest} s"),
         (hours, minutes, _) => format!("{hours} h {minutes} min"),

@@ -34,9 +34,9 @@ pub fn page(results: &[Results]) -> anyhow::Result<String> {
     let mut environment = number::environment();
     let classes = palette.clone();
     environment.add_filter("class", move |peer: &str| classes.class(peer));
-    let places = palette.clone();
+    let palette_of_page = palette.clone();
     environment.add_filter("by_place", move |mut peers: Vec<String>| {
-        peers.sort_by_key(|peer| places.position(peer));
+        peers.sort_by_key(|peer| palette_of_page.position(peer));
         peers
     });
     environment.add_filter("quoted", |Serde(words): Serde<Vec<String>>| quoted(&words));
@@ -51,8 +51,8 @@ pub fn page(results: &[Results]) -> anyhow::Result<String> {
         glance => Serde(glance),
         studies => Serde(studies),
         results => Serde(&bare),
-        absent => Serde(distinct(results.iter().flat_map(|one| &one.absent))),
-        limitations => distinct(results.iter().flat_map(|one| one.limitations.clone())),
+        absent => Serde(distinct(results.iter().flat_map(|result| &result.absent))),
+        limitations => distinct(results.iter().flat_map(|result| result.limitations.clone())),
         peers => Serde(peers(results, &palette)),
     };
     Ok(environment.get_template("page.html")?.render(context)?)
@@ -64,14 +64,14 @@ fn without_runs(results: &Results) -> Results {
     Results { schema, completeness, begun, seconds, command, environment, peers, absent, runs, limitations }
 }
 
-/// What was measured where and when, one sentence per machine.
+/// Time, machine and scenarios of the measurements, one sentence per machine.
 fn machines(results: &[Results]) -> Vec<String> {
-    let machine = |one: &Results| (one.environment.cpu.clone(), one.environment.cpus);
+    let machine = |machine_of: &Results| (machine_of.environment.cpu.clone(), machine_of.environment.cpus);
     let sentence = |(cpu, cpus): (String, u32)| {
-        let own = results.iter().filter(|one| machine(one) == (cpu.clone(), cpus));
-        let started = own.map(|one| {
-            let when = one.begun.replace('T', " ").replace('Z', " UTC");
-            format!("{when} ({})", number::duration(one.seconds))
+        let own_results = results.iter().filter(|result| machine(result) == (cpu.clone(), cpus));
+        let started = own_results.map(|result| {
+            let when = result.begun.replace('T', " ").replace('Z', " UTC");
+            format!("{when} ({})", number::duration(result.seconds))
         });
         format!("Measured on {cpu}, {cpus} CPUs: {}.", started.collect::<Vec<_>>().join("; "))
     };
@@ -80,13 +80,13 @@ fn machines(results: &[Results]) -> Vec<String> {
 
 /// The incomplete runs and the reasons.
 fn partial_results(all: &[Results]) -> Vec<(String, &str)> {
-    let which = |results: &Results| match all.len() {
+    let label = |results: &Results| match all.len() {
         0 | 1 => "Partial: ".to_owned(),
         _ => format!("What began {} is partial: ", results.begun),
     };
     all.iter()
         .filter_map(|results| match &results.completeness {
-            Completeness::Partial { reason } => Some((which(results), reason.as_str())),
+            Completeness::Partial { reason } => Some((label(results), reason.as_str())),
             Completeness::Complete => None,
         })
         .collect()
@@ -95,11 +95,11 @@ fn partial_results(all: &[Results]) -> Vec<(String, &str)> {
 /// The peers of runs in order, with the start of those runs. Peers that several runs have in common are listed once.
 fn peers<'a>(all: &'a [Results], palette: &Palette) -> Vec<(Vec<&'a str>, Vec<&'a PeerRecord>)> {
     let text = |results: &Results| serde_json::to_string(&results.peers).unwrap_or_default();
-    let same = |one: String| {
-        let own: Vec<&Results> = all.iter().filter(|results| text(results) == one).collect();
-        let mut peers: Vec<&PeerRecord> = own[0].peers.iter().collect();
+    let same = |same_text: String| {
+        let own_results: Vec<&Results> = all.iter().filter(|results| text(results) == same_text).collect();
+        let mut peers: Vec<&PeerRecord> = own_results[0].peers.iter().collect();
         peers.sort_by_key(|peer| palette.position(&peer.name));
-        (own.iter().map(|results| results.begun.as_str()).collect(), peers)
+        (own_results.iter().map(|results| results.begun.as_str()).collect(), peers)
     };
     distinct(all.iter().map(text)).into_iter().map(same).collect()
 }

@@ -30,7 +30,7 @@ pub(super) struct Palette {
 impl Palette {
     /// Gives every peer of the runs its colour.
     pub(super) fn for_runs<'a>(runs: impl IntoIterator<Item = &'a Results>) -> Self {
-        let mut places: BTreeMap<String, usize> =
+        let mut positions: BTreeMap<String, usize> =
             KNOWN.iter().enumerate().map(|(place, name)| ((*name).to_owned(), place)).collect();
         let mut neutral = vec![DIRECT.to_owned()];
         for results in runs {
@@ -38,15 +38,15 @@ impl Palette {
                 if peer.kind == PeerKind::Direct && !neutral.contains(&peer.name) {
                     neutral.push(peer.name.clone());
                 }
-                let next = places.len();
-                places.entry(peer.name.clone()).or_insert(next);
+                let next = positions.len();
+                positions.entry(peer.name.clone()).or_insert(next);
             }
             for peer in results.runs.iter().flat_map(|run| &run.measures).map(|measure| &measure.peer) {
-                let next = places.len();
-                places.entry(peer.clone()).or_insert(next);
+                let next = positions.len();
+                positions.entry(peer.clone()).or_insert(next);
             }
         }
-        Self { positions: places, neutral }
+        Self { positions, neutral }
     }
 
     /// The place in lists: Fairway first, direct streams last.
@@ -78,10 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_known_peer_has_a_colour_of_its_own_in_light_and_in_dark() {
+    fn every_known_peer_has_a_distinct_colour_in_light_and_dark() {
         let palette = Palette::for_runs([]);
         let look = include_str!("page.css");
-        let mut seen = BTreeSet::new();
+        let mut seen_colours = BTreeSet::new();
         for peer in KNOWN {
             let class = palette.class(peer);
             let colours =
@@ -89,7 +89,10 @@ mod tests {
             let colours = colours.unwrap_or_else(|| panic!("{peer} has no colour"));
             let (light, dark) = colours.split_once('(').unwrap().1.split_once(", ").unwrap();
             assert_ne!(class, NEUTRAL, "{peer}");
-            assert!(seen.insert(light.to_owned()) && seen.insert(dark.to_owned()), "{peer}: {colours}");
+            assert!(
+                seen_colours.insert(light.to_owned()) && seen_colours.insert(dark.to_owned()),
+                "{peer}: {colours}"
+            );
         }
     }
 }

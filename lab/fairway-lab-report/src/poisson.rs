@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_those_of_the_tables() {
+    fn intervals_match_published_tables() {
         for (count, low, high) in
             [(0, 0.0, 3.689), (1, 0.025, 5.572), (10, 4.795, 18.39), (100, 81.36, 121.63)]
         {

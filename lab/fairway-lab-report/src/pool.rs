@@ -34,7 +34,7 @@ pub(super) const ENOUGH_ROUNDS: usize = 4;
 /// A latency percentile with enough values: of one round, or the median of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Tail {
-    /// In percent.
+    /// Relative half width, in percent.
     pub percent: f64,
     /// Milliseconds.
     pub ms: f64,
@@ -91,15 +91,15 @@ pub(super) fn in_case(run: &Scenario, case: &str) -> String {
 
 fn gather_pools<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<Pool<'a>> {
     let counted: Vec<Stream<'a>> = run.streams().map(|(round, measure)| Stream { measure, round }).collect();
-    let cases = distinct(counted.iter().map(|one| &one.measure.case));
-    let orders = distinct(counted.iter().map(|one| &one.measure.phase));
-    let place = |list: &[&String], name: &String| list.iter().position(|known| *known == name);
+    let cases = distinct(counted.iter().map(|counted| &counted.measure.case));
+    let orders = distinct(counted.iter().map(|counted| &counted.measure.phase));
+    let position = |list: &[&String], name: &String| list.iter().position(|known| *known == name);
     let mut pools: BTreeMap<_, Pool<'a>> = BTreeMap::new();
     for stream in counted {
         let Stream { measure, .. } = stream;
-        let phase = if phases { place(&orders, &measure.phase) } else { None };
+        let phase = if phases { position(&orders, &measure.phase) } else { None };
         let key = (
-            place(&cases, &measure.case),
+            position(&cases, &measure.case),
             phase,
             measure.settings,
             palette.position(&measure.peer),
@@ -120,7 +120,7 @@ fn gather_pools<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<P
 impl<'a> Pool<'a> {
     /// Of a stream straight to the pods, what ran at the same time as a peer.
     pub(super) fn concurrent_with(&self, peer: &str) -> Option<Pool<'a>> {
-        let meanwhile = self.measures.iter().filter(|one| one.beside.as_deref() == Some(peer));
+        let meanwhile = self.measures.iter().filter(|counted| counted.beside.as_deref() == Some(peer));
         let measures: Vec<Stream<'a>> = meanwhile.copied().collect();
         (!measures.is_empty()).then_some(Pool { measures, ..*self })
     }
@@ -186,7 +186,7 @@ impl Pool<'_> {
         self.gigabits() * 1e9 / 8.0 > self.rate() * 100_000.0
     }
 
-    /// The main figure if all connections are kept busy, after its unit.
+    /// The main figure of closed loops, after its unit.
     pub(super) fn capacity(&self) -> (&'static str, f64) {
         if self.is_about_handshakes() {
             ("TPS", self.handshakes())
@@ -208,7 +208,9 @@ impl Pool<'_> {
     }
 
     fn spent_by(&self, value: impl Fn(&Load) -> f64) -> Option<f64> {
-        let known = || self.measures.iter().filter_map(|one| Some((one.cost.as_ref()?, &one.measure.load)));
+        let known = || {
+            self.measures.iter().filter_map(|counted| Some((counted.cost.as_ref()?, &counted.measure.load)))
+        };
         let total: f64 = known().map(|(_, load)| value(load)).sum();
         (total > 0.0).then(|| known().map(|(cost, _)| cost.cpu_s).sum::<f64>() / total)
     }
@@ -226,7 +228,7 @@ impl Pool<'_> {
 
     /// The number of rounds.
     fn rounds(&self) -> Vec<usize> {
-        let mut rounds: Vec<usize> = self.measures.iter().map(|one| one.round).collect();
+        let mut rounds: Vec<usize> = self.measures.iter().map(|counted| counted.round).collect();
         rounds.sort_unstable();
         rounds.dedup();
         rounds
@@ -236,9 +238,10 @@ impl Pool<'_> {
     /// median of each percentile.
     pub(super) fn percentiles(&self) -> Vec<Tail> {
         let of_round = |round: usize| {
-            let own = self.measures.iter().filter(|one| one.round == round);
-            let own: Vec<&Latency> = own.map(|one| &one.measure.load.latency).collect();
-            let mut points = merge_percentiles(&own);
+            let own_measures = self.measures.iter().filter(|counted| counted.round == round);
+            let latencies: Vec<&Latency> =
+                own_measures.map(|counted| &counted.measure.load.latency).collect();
+            let mut points = merge_percentiles(&latencies);
             points.retain(|point| point.above >= ENOUGH_ABOVE && point.ms.is_finite());
             points
         };
@@ -303,7 +306,7 @@ fn latency_with(latencies: &[&Latency], above: f64) -> f64 {
     high
 }
 
-/// Which share of the values lies above a latency.
+/// The fraction of values above a latency.
 fn share_above(latency: &Latency, ms: f64) -> f64 {
     let mut before = (latency.min_ms.max(1e-4), 1.0);
     let points = latency.percentiles.iter().map(|point| (point.ms, 1.0 - point.percent / 100.0));
@@ -399,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_or_no_number_is_left_out() {
+    fn empty_and_invalid_values_are_left_out() {
         assert!(merge_percentiles(&[]).is_empty());
         assert!(merge_percentiles(&[&Latency::default()]).is_empty());
         let broken = latency(10, &[(0.0, 1.0), (50.0, f64::NAN), (100.0, 9.0)], f64::NAN);

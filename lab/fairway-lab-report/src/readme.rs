@@ -1,4 +1,4 @@
-//! The figures of README: the region between two markers is made from results, never by hand, and can be checked.
+//! The figures of the README: generates and checks the region between two markers.
 
 use std::fs;
 use std::io::Write;
@@ -31,16 +31,16 @@ impl Readme {
     pub(crate) fn read(path: &Path, name: &str) -> anyhow::Result<Self> {
         let (first, last) = (format!("<!-- {name}:begin -->"), format!("<!-- {name}:end -->"));
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        let place = path.display();
+        let path_text = path.display();
         let once = |marker: &str| {
             let at = text.find(marker).with_context(|| {
-                format!("{place} has no line {marker}; put {first} and {last} where the figures belong")
+                format!("{path_text} has no line {marker}; put {first} and {last} where the figures belong")
             })?;
-            anyhow::ensure!(text.rfind(marker) == Some(at), "{place} has {marker} twice; leave one");
+            anyhow::ensure!(text.rfind(marker) == Some(at), "{path_text} has {marker} twice; leave one");
             Ok(at)
         };
         let (begin, end) = (once(&first)? + first.len(), once(&last)?);
-        anyhow::ensure!(begin <= end, "{place} has {last} before {first}; exchange them");
+        anyhow::ensure!(begin <= end, "{path_text} has {last} before {first}; exchange them");
         let part = |part: &str| part.to_owned();
         let (before, region, after) = (part(&text[..begin]), part(&text[begin..end]), part(&text[end..]));
         Ok(Self { path: path.to_owned(), before, region, after })
@@ -72,12 +72,12 @@ impl Readme {
 }
 
 /// Writes through a temporary file and a rename, so that a full disk leaves the previous file intact.
-pub(crate) fn replace(place: &Path, text: &str, mode: fs::Permissions) -> anyhow::Result<()> {
-    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+pub(crate) fn replace(path: &Path, text: &str, mode: fs::Permissions) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut beside = tempfile::NamedTempFile::new_in(folder)?;
     beside.write_all(text.as_bytes())?;
     beside.as_file().set_permissions(mode)?;
-    beside.persist(place)?;
+    beside.persist(path)?;
     Ok(())
 }
 
@@ -93,15 +93,16 @@ pub(crate) fn figures(all: &[Results], link: &str) -> anyhow::Result<String> {
         Some((at.cpu.clone(), at.cpus, at.kernel.clone()))
     };
     let part = |named| {
-        let own: Vec<&Scenario> = scenarios.iter().filter(|run| machine(run) == named).collect();
-        let sources = distinct(own.iter().flat_map(|run| &run.sources));
+        let own_scenarios: Vec<&Scenario> = scenarios.iter().filter(|run| machine(run) == named).collect();
+        let sources = distinct(own_scenarios.iter().flat_map(|run| &run.sources));
         let sources: Vec<Value> = sources.into_iter().map(|at| run_facts(&all[*at])).collect();
-        let absent = own.iter().flat_map(|run| run.absent.iter().map(|absent| (&run.scenario, absent)));
+        let absent =
+            own_scenarios.iter().flat_map(|run| run.absent.iter().map(|absent| (&run.scenario, absent)));
         context! {
             sources,
-            rounds => own.iter().map(|run| run.rounds()).max(),
+            rounds => own_scenarios.iter().map(|run| run.rounds()).max(),
             absent => Serde(distinct(absent)),
-            glance => Serde(glance(&own, &palette)),
+            glance => Serde(glance(&own_scenarios, &palette)),
         }
     };
     let parts: Vec<Value> = distinct(scenarios.iter().map(machine)).into_iter().map(part).collect();
@@ -127,7 +128,7 @@ fn run_facts(results: &Results) -> Value {
     }
 }
 
-/// A text in which nothing is Markdown or HTML.
+/// Escapes Markdown and HTML.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -123,12 +123,13 @@ mod tests {
     #[test]
     fn nines_are_equally_far_apart() {
         let scale = Scale::for_values(Spread::Nines, [0.0, 99.99].into_iter());
-        let places = [0.0, 90.0, 99.0, 99.9, 99.99].map(|percent| (scale.position(percent) * 100.0).round());
-        assert_eq!(places, [0.0, 25.0, 50.0, 75.0, 100.0]);
+        let positions =
+            [0.0, 90.0, 99.0, 99.9, 99.99].map(|percent| (scale.position(percent) * 100.0).round());
+        assert_eq!(positions, [0.0, 25.0, 50.0, 75.0, 100.0]);
     }
 
     #[test]
-    fn odd_values_give_an_axis_all_the_same() {
+    fn unusual_values_give_a_valid_axis() {
         for spread in [Spread::Linear, Spread::Log, Spread::Nines] {
             for values in [vec![], vec![f64::NAN], vec![0.0], vec![5.0, 5.0], vec![-1.0], vec![1e-9, 1e12]] {
                 let scale = Scale::for_values(spread, values.iter().copied());

@@ -56,12 +56,12 @@ fn without_latencies(scenario: &Scenario, palette: &Palette) -> Run {
         measure.load = Load { offered, examples, ..Load::default() };
     }
     let cases = distinct(scenario.spikes.iter().map(|spike| &spike.case));
-    let place = |cases: &[&String], case: &String| cases.iter().position(|known| *known == case);
+    let position = |cases: &[&String], case: &String| cases.iter().position(|known| *known == case);
     run.spikes
-        .sort_by_key(|spike| (place(&cases, &spike.case), spike.settings, palette.position(&spike.peer)));
-    let cases = distinct(scenario.propagations.iter().map(|one| &one.case));
-    run.propagations.sort_by_key(|one: &Propagation| {
-        (place(&cases, &one.case), one.settings, palette.position(&one.peer))
+        .sort_by_key(|spike| (position(&cases, &spike.case), spike.settings, palette.position(&spike.peer)));
+    let cases = distinct(scenario.propagations.iter().map(|entry| &entry.case));
+    run.propagations.sort_by_key(|entry: &Propagation| {
+        (position(&cases, &entry.case), entry.settings, palette.position(&entry.peer))
     });
     run
 }
@@ -77,7 +77,7 @@ fn streams(pool: &Pool<'_>) -> Value {
         peer => pool.peer,
         settings => Serde(pool.settings),
         rate => pool.rate(),
-        ok => pool.measures.iter().map(|one| one.load.counts.ok).sum::<u64>(),
+        ok => pool.measures.iter().map(|entry| entry.load.counts.ok).sum::<u64>(),
         failed => pool.failed(),
         requests => pool.requests(),
         loss => poisson::rate_of_loss(pool.failed(), pool.requests()),
@@ -114,7 +114,7 @@ fn uncounted_reasons(run: &Run) -> Vec<String> {
     distinct(reasons).into_iter().map(|(peer, reason)| format!("Not counted for {peer}: {reason}.")).collect()
 }
 
-/// Which peers' figures of CPU are not the kernel's own counters, and what could not be read.
+/// Notes about CPU figures that are not the kernel's counters or could not be read.
 fn collect_notes(run: &Run) -> BTreeSet<String> {
     let cost_of = |measure: &Measure| match (&measure.cost, &measure.backstage.uncosted) {
         (Some(cost), _) if cost.source == "kubelet" => Some(format!(
@@ -134,11 +134,11 @@ fn collect_notes(run: &Run) -> BTreeSet<String> {
 /// The generator's own figures for each stream: offered load, lateness, negotiated TLS.
 fn generator(run: &Run) -> Vec<Value> {
     let key = |measure: &Measure| {
-        let place = (measure.case.clone(), measure.peer.clone(), measure.settings);
-        (place, measure.phase.clone(), measure.beside.clone(), tls(measure), cost_source(measure))
+        let sort_key = (measure.case.clone(), measure.peer.clone(), measure.settings);
+        (sort_key, measure.phase.clone(), measure.beside.clone(), tls(measure), cost_source(measure))
     };
-    let blocks_of = |one| run.measures.iter().filter(|measure| key(measure) == one).collect::<Vec<_>>();
-    distinct(run.measures.iter().map(key)).into_iter().map(|one| stream(&blocks_of(one))).collect()
+    let blocks_of = |entry| run.measures.iter().filter(|measure| key(measure) == entry).collect::<Vec<_>>();
+    distinct(run.measures.iter().map(key)).into_iter().map(|entry| stream(&blocks_of(entry))).collect()
 }
 
 /// The blocks of one stream, of which there is at least one. Of lateness the worst block counts.

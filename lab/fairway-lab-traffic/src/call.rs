@@ -1,4 +1,4 @@
-//! The unary gRPC call that the generator sends and backends answer. Values only.
+//! The unary gRPC call of the generator and the backends. Values only.
 
 use bytes::Bytes;
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_says_that_it_is_not_compressed_and_how_long_it_is() {
+    fn a_message_has_an_uncompressed_flag_and_its_length() {
         let content = message(RESPONSE);
         assert_eq!((&content[..PREFIX], content.len()), (&[0, 0, 0, 4, 0][..], 1_029));
         assert!(content[PREFIX..].iter().all(|byte| *byte == b'x'));

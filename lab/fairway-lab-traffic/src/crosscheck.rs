@@ -35,9 +35,9 @@ pub struct CrosscheckArguments {
     /// Connections of each generator.
     #[arg(long, default_value_t = 50)]
     connections: usize,
-    /// How long answers take, as `fairway-lab backend` has it. hey and h2load send from all connections at the same moment,
-    /// and hey prints tenths of milliseconds: without a delay their latency is that of their bursts, and wrk's that of a
-    /// backend that is overloaded.
+    /// Delay of responses, as for `fairway-lab backend`. hey and h2load send on all connections at the same moment,
+    /// and hey prints tenths of milliseconds: without a delay they would measure their own bursts, and wrk an
+    /// overloaded backend.
     #[arg(long, default_value = "5ms")]
     delay: String,
 }
@@ -152,15 +152,15 @@ impl CrosscheckArguments {
                     continue;
                 }
             };
-            let own = [self.own_figures(&url, tool.has_rate)?, self.own_figures(&url, tool.has_rate)?];
+            let own_runs = [self.own_figures(&url, tool.has_rate)?, self.own_figures(&url, tool.has_rate)?];
             let last = self.tool_figures(tool, &url)?;
             let case = if tool.has_rate { format!("{}/s", self.rate) } else { "closed loop".to_owned() };
             for (name, Figures { rate, p50_ms, p99_ms }) in
-                [(tool.name, first), ("own", own[0]), ("own", own[1]), (tool.name, last)]
+                [(tool.name, first), ("own", own_runs[0]), ("own", own_runs[1]), (tool.name, last)]
             {
                 writeln!(out, "{name:<10} {case:>12} {rate:>12.1} {p50_ms:>10.3} {p99_ms:>10.3}")?;
             }
-            let off = ((first.rate + last.rate) / (own[0].rate + own[1].rate) - 1.0) * 100.0;
+            let off = ((first.rate + last.rate) / (own_runs[0].rate + own_runs[1].rate) - 1.0) * 100.0;
             let verdict = if off.abs() <= TOLERANCE { "agrees within 5%" } else { "DISAGREES" };
             agree &= off.abs() <= TOLERANCE;
             writeln!(out, "  {} against own: {off:+.1}%, rate {verdict}", tool.name)?;
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_each_tool_prints() {
+    fn the_output_of_each_tool_is_parsed() {
         let wrk = "  Latency Distribution\n     50%  635.00us\n     75%    1.00ms\n     99%    2.50ms\nRequests/sec:  71234.56\n";
         let hey = "  Requests/sec:\t2000.0\n  50% in 0.5 secs\n  99% in 0.75 secs\n";
         let oha = r#"{"summary":{"requestsPerSec":2000.5},"latencyPercentiles":{"p50":0.5,"p99":0.75}}"#;

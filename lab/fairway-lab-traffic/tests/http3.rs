@@ -18,7 +18,7 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::sync::oneshot;
 
-/// What a server makes of a request.
+/// The server's response to a request.
 enum Reply {
     Whole(Response<Bytes>),
     /// With a field of the trailers.
@@ -103,7 +103,7 @@ async fn accept(endpoint: quinn::Endpoint, manner: Manner, handle: Handler) {
         tokio::spawn(async move {
             let Ok(connection) = incoming.await else { return };
             let connection = h3_quinn::Connection::new(connection);
-            // What ends early is what a test is about.
+            // Tests cover connections that end early, so errors are expected.
             _ = serve(connection, manner, handle).await;
         });
     }
@@ -201,7 +201,7 @@ fn errors(outcome: &Outcome) -> (Class, u64, String) {
 }
 
 #[test]
-fn answers_are_counted_and_what_was_agreed_upon_is_recorded() {
+fn responses_are_counted_and_the_negotiated_tls_is_recorded() {
     let server = Server::start(USUAL, |request, content| {
         assert_eq!((request.method().as_str(), request.uri().path(), content), ("GET", "/some", &b""[..]));
         assert_eq!(request.uri().authority().map(|name| name.as_str()), Some("a.test"));
@@ -231,12 +231,12 @@ fn answers_are_counted_and_what_was_agreed_upon_is_recorded() {
 
 #[test]
 fn contents_of_megabytes_go_both_ways_and_every_request_has_its_id() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let server = Server::start(USUAL, {
-        let seen = seen.clone();
+        let received = received.clone();
         move |request, content| {
             assert_eq!(request.headers()["content-length"], content.len().to_string());
-            seen.lock().unwrap().push(request.headers()["x-lab-id"].to_str().unwrap().to_owned());
+            received.lock().unwrap().push(request.headers()["x-lab-id"].to_str().unwrap().to_owned());
             Reply::Whole(ok(content.to_vec()))
         }
     });
@@ -247,10 +247,10 @@ fn contents_of_megabytes_go_both_ways_and_every_request_has_its_id() {
     plan.request.ids = true;
     plan.expect.content = Some(plan.request.body.clone());
     all_ok(&run(plan));
-    let mut seen = seen.lock().unwrap();
-    seen.sort();
-    seen.dedup();
-    assert_eq!(seen.len(), 8);
+    let mut received = received.lock().unwrap();
+    received.sort();
+    received.dedup();
+    assert_eq!(received.len(), 8);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn each_request_may_have_its_own_connection() {
 }
 
 #[test]
-fn wrong_answers_are_told_from_right_ones() {
+fn wrong_responses_are_distinguished() {
     let length =
         |length: usize| Response::builder().header("content-length", length).body(Bytes::from("12345"));
     for (reply, class, part) in [
@@ -311,7 +311,7 @@ fn wrong_answers_are_told_from_right_ones() {
 }
 
 #[test]
-fn an_answer_whose_stream_is_reset_is_an_error_with_the_code() {
+fn a_reset_response_is_an_error_with_its_code() {
     let server = Server::start(USUAL, |_, _| Reply::Cut(ok("12345")));
     let (class, _, text) = errors(&run(plan(server.address, 1, 1, 1)));
     assert!(matches!(class, Class::Truncated | Class::ReadReset), "{class:?}");
@@ -319,7 +319,7 @@ fn an_answer_whose_stream_is_reset_is_an_error_with_the_code() {
 }
 
 #[test]
-fn trailers_that_were_expected_make_a_good_answer() {
+fn expected_trailers_make_a_response_successful() {
     let server = Server::start(USUAL, |_, _| Reply::Trailed(ok("x"), "grpc-status", "0"));
     let mut plan = plan(server.address, 5, 1, 1);
     plan.expect.trailer = Some(("grpc-status".to_owned(), "0".to_owned()));
@@ -327,7 +327,7 @@ fn trailers_that_were_expected_make_a_good_answer() {
 }
 
 #[test]
-fn requests_that_time_out_make_room_for_others_on_the_same_connection() {
+fn timed_out_requests_make_room_for_others_on_the_same_connection() {
     let number = AtomicUsize::new(0);
     let server = Server::start(USUAL, move |_, _| match number.fetch_add(1, Ordering::Relaxed) {
         0 | 1 => Reply::Silence,
@@ -342,8 +342,8 @@ fn requests_that_time_out_make_room_for_others_on_the_same_connection() {
 }
 
 #[test]
-fn a_server_that_is_not_there_or_speaks_something_else_is_no_connection() {
-    // A socket that hears nobody but itself keeps the port from others.
+fn a_missing_server_or_another_protocol_is_a_connect_error() {
+    // A socket connected to itself receives nothing and keeps the port occupied.
     let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = nobody.local_addr().unwrap();
     nobody.connect(address).unwrap();

@@ -1,7 +1,7 @@
-//! The command line of `fairway-lab`: one variant an order, each with the arguments of the part that owns it.
+//! The command line of `fairway-lab`: a variant for each command, with the arguments that its module defines.
 //!
-//! Exit codes: 0 as asked, 1 it ran and what it found is bad (errors seen, a check that failed, a partial run),
-//! 2 the input cannot be used. Never holds logic of its own.
+//! Exit codes: 0 success, 1 bad findings (errors, a failed check, a partial run), 2 unusable input. Contains no other
+//! logic.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ struct CommandLine {
 enum Order {
     /// Run scenarios against peers and write a report.
     Run(Box<RunArguments>),
-    /// List scenarios, with their parameters, and peers, with what they stand for.
+    /// List scenarios with their parameters, and peers with their descriptions.
     List(ListArguments),
     /// Send requests to a URL and say how they fared.
     Load(Box<LoadArguments>),
@@ -38,7 +38,7 @@ enum Order {
     Crosscheck(CrosscheckArguments),
     /// Merge the results of runs into one report.
     Report(ReportArguments),
-    /// Make of the results of runs what a repository keeps: all that the report reads, in a fraction of the bytes.
+    /// Write the published form of runs: everything that the report reads, in a fraction of the bytes.
     Condense(CondenseArguments),
     /// Put the figures of the published results into the documents of Fairway's repository, or check that they are there.
     Publish(PublishArguments),
@@ -50,7 +50,7 @@ enum Order {
     Adapter(AdapterArguments),
 }
 
-/// Reads the arguments of the process and does what they order.
+/// Parses the arguments of the process and runs the command.
 #[must_use]
 pub fn run() -> ExitCode {
     let outcome = match CommandLine::parse().order {

@@ -37,10 +37,10 @@ fn start(options: Options) -> (Server, SocketAddr) {
     (server, address)
 }
 
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+fn eventually(expectation: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + WAIT_TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < deadline, "waited for {what}");
+        assert!(Instant::now() < deadline, "waited for {expectation}");
         std::thread::yield_now();
     }
 }
@@ -60,7 +60,7 @@ fn answers_say_who_gave_them_and_echo_the_id() {
 }
 
 #[test]
-fn a_target_says_how_large_the_answer_is() {
+fn a_target_sets_the_size_of_the_response() {
     let (server, address) = start(Options::default());
     for (target, size) in [("/", 1_024), ("/0kb.bin", 0), ("/1mb.bin", 1 << 20), ("/?size=70000", 70_000)] {
         let response = send_request(address, target, "");
@@ -89,7 +89,7 @@ fn requests_follow_each_other_on_a_connection_whatever_their_bodies_are() {
 }
 
 #[test]
-fn a_collector_finds_what_two_backends_were_both_given_even_when_they_are_gone() {
+fn a_collector_finds_requests_that_two_backends_received_even_after_they_ended() {
     let collector = Collector::start("127.0.0.1:0".parse().unwrap()).unwrap();
     for (pod, ids) in [("one", ["1-0-a", "1-0-b"]), ("two", ["1-0-b", "1-0-c"])] {
         let record = Some(collector.address());
@@ -105,7 +105,7 @@ fn a_collector_finds_what_two_backends_were_both_given_even_when_they_are_gone()
 }
 
 #[test]
-fn faults_are_what_they_are_called() {
+fn injected_faults_happen_as_named() {
     let always = |faults| start(Options { faults, size: 100, ..Options::default() });
     let (server, address) = always(Faults { reset: 1.0, ..Faults::default() });
     let mut stream = connect(address);
@@ -132,7 +132,7 @@ fn faults_are_what_they_are_called() {
 }
 
 #[test]
-fn an_answer_takes_as_long_as_it_is_told_to() {
+fn a_response_takes_the_configured_time() {
     let delay = Duration::from_millis(80);
     let (server, address) = start(Options { delay, ..Options::default() });
     let started = Instant::now();
@@ -175,7 +175,7 @@ impl Process {
 }
 
 #[test]
-fn sigterm_ends_it_at_once() {
+fn sigterm_ends_the_backend_at_once() {
     let (mut process, address) = Process::start(&[]);
     assert!(send_request(address, "/", "").contains("X-Lab-Pod: pod-9\r\n"));
     process.terminate();
@@ -183,7 +183,7 @@ fn sigterm_ends_it_at_once() {
 }
 
 #[test]
-fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
+fn ids_are_reported_on_request_and_before_a_backend_ends() {
     let collector = Collector::start("127.0.0.1:0".parse().unwrap()).unwrap();
     let record = collector.address().to_string();
     for turn in 0..2 {
@@ -196,7 +196,8 @@ fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
             }
             turn * 60 + sent
         };
-        // From the first answer on it is connected or tries to; what was asked for is there as soon as it has been told.
+        // The backend connects to the collector with its first response, and delivers queued ids once it is
+        // connected.
         let first = ask_with_id(1);
         eventually("the backend at the collector", || collector.totals().requests == first);
         let expected = ask_with_id(29);
@@ -212,7 +213,7 @@ fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
 }
 
 #[test]
-fn calls_of_grpc_are_answered_with_a_message_and_their_status_on_as_many_streams_as_are_asked_for() {
+fn grpc_calls_get_a_message_and_a_status_on_any_number_of_streams() {
     let (server, address) = start(Options { spoken: Spoken::Grpc, threads: 2, ..Options::default() });
     let mut plan = Plan::for_addresses("http://a.test/", vec![address]).unwrap();
     plan.call();

@@ -1,5 +1,5 @@
-//! `fairway-lab run` with input that cannot be used: what it says, and that it leaves nothing. `make lab-test` runs in a
-//! cluster.
+//! `fairway-lab run` with unusable input: its messages, and that it leaves nothing behind. `make lab-test` has the
+//! tests in a cluster.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,9 +26,9 @@ fn input_that_cannot_be_used_is_refused_before_anything_is_made() {
     let text = String::from_utf8(text).unwrap();
     fs::write(file.path(), text.replacen("\nstatic_s = ", "\nstatic_z = ", 1)).unwrap();
     let file = file.path().to_str().unwrap();
-    let there = tempfile::tempdir().unwrap();
-    fs::write(there.path().join("results.json"), "{}").unwrap();
-    let there = there.path().to_str().unwrap();
+    let existing = tempfile::tempdir().unwrap();
+    fs::write(existing.path().join("results.json"), "{}").unwrap();
+    let existing = existing.path().to_str().unwrap();
     for (arguments, named) in [
         (vec![file], "unknown field `static_z`"),
         (vec!["nowhere.toml"], "nowhere.toml"),
@@ -52,7 +52,7 @@ fn input_that_cannot_be_used_is_refused_before_anything_is_made() {
                 "--peer",
                 "name=a,class=b,address=192.0.2.1",
                 "--out",
-                there,
+                existing,
             ],
             "has results already: say --replace, or another --out",
         ),

@@ -1,5 +1,5 @@
-//! `fairway-lab crosscheck` as a process, with tools that a test wrote: what it takes from them, and what it says of
-//! those that are not there.
+//! `fairway-lab crosscheck` as a process, with fake tools: how it reads their output, and its report of missing
+//! tools.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,9 +13,9 @@ use std::process::Command;
 
 /// A program that prints `text`.
 fn program(folder: &Path, name: &str, text: &str) {
-    let place = folder.join(name);
-    fs::write(&place, format!("#!/bin/sh\n/bin/cat <<'END'\n{text}\nEND\n")).unwrap();
-    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n/bin/cat <<'END'\n{text}\nEND\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Runs it with nothing in PATH but the programs of `folder`: its exit code, its table, what it complains of.
@@ -30,7 +30,7 @@ fn crosscheck(folder: &Path, rate: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_tool_that_is_not_there_or_prints_nonsense_is_absent_with_the_reason() {
+fn a_missing_or_unreadable_tool_is_absent_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     program(folder.path(), "wrk", "unable to connect");
     let (code, table, told) = crosscheck(folder.path(), "200");

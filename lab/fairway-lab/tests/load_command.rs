@@ -1,4 +1,4 @@
-//! `fairway-lab load` as a process: what it refuses, what it prints, how it ends.
+//! `fairway-lab load` as a process: refused arguments, output, exit status.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,15 +26,15 @@ fn server(faults: Faults) -> (Server, String) {
 }
 
 #[test]
-fn a_target_that_is_nobodys_own_must_be_confirmed() {
-    // TEST-NET-1 of RFC 5737: nobody is there.
+fn a_foreign_target_must_be_confirmed() {
+    // TEST-NET-1 of RFC 5737: no host has this address.
     let output = load(&["http://192.0.2.1/", "-n", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("192.0.2.1") && text(&output.stderr).contains("--yes"));
 }
 
 #[test]
-fn a_target_that_refuses_is_told_in_a_sentence() {
+fn a_refusing_target_is_reported_in_a_sentence() {
     let output = load(&[&format!("http://127.0.0.1:{}/", free_port())]);
     assert_eq!(output.status.code(), Some(1));
     let stderr = text(&output.stderr);
@@ -42,7 +42,7 @@ fn a_target_that_refuses_is_told_in_a_sentence() {
 }
 
 #[test]
-fn a_certificate_that_nobody_vouches_for_is_told_in_a_sentence() {
+fn an_untrusted_certificate_is_reported_in_a_sentence() {
     let server = Server::start(Options { tls: true, ..Options::default() }).unwrap();
     let address = server.addresses()[0].to_string();
     let url = format!("https://localhost:{}/", server.addresses()[0].port());
@@ -81,7 +81,7 @@ fn the_summary_has_the_lines_that_users_of_other_tools_look_for() {
 }
 
 #[test]
-fn errors_make_it_fail_and_are_told_by_class() {
+fn errors_make_the_command_fail_and_are_listed_by_class() {
     let (server, url) = server(Faults { statuses: vec![(503, 1.0)], ..Faults::default() });
     let output = load(&[&url, "-n", "20", "--json", "-"]);
     assert_eq!(output.status.code(), Some(1));
@@ -92,7 +92,7 @@ fn errors_make_it_fail_and_are_told_by_class() {
 }
 
 #[test]
-fn ctrl_c_ends_it_with_what_there_is_marked_partial() {
+fn ctrl_c_ends_the_run_with_partial_results() {
     let (server, url) = server(Faults::default());
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
@@ -115,7 +115,7 @@ fn ctrl_c_ends_it_with_what_there_is_marked_partial() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_said() {
+fn a_full_disk_is_reported() {
     let (server, url) = server(Faults::default());
     let output = load(&[&url, "-n", "5", "--json", "/dev/full"]);
     assert_eq!(output.status.code(), Some(2));
@@ -124,7 +124,7 @@ fn a_disk_that_is_full_is_said() {
 }
 
 #[test]
-fn arguments_that_cannot_be_used_are_told_before_anything_is_sent() {
+fn unusable_arguments_are_reported_before_anything_is_sent() {
     for (arguments, named) in [
         (["ftp://127.0.0.1/", "-n", "1"], "http://"),
         (["http://127.0.0.1:1/", "--expect-status", "2xx"], "2xx"),

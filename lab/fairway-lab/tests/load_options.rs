@@ -17,7 +17,7 @@ fn command(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fairway-lab")).arg("load").args(arguments).output().unwrap()
 }
 
-/// The process while the backend of the test answers it.
+/// The output of the process, served by the test's backend.
 async fn load(arguments: &[&str]) -> Output {
     let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
     tokio::task::spawn_blocking(move || command(&arguments.iter().map(String::as_str).collect::<Vec<_>>()))
@@ -25,7 +25,7 @@ async fn load(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What it says as JSON; that it succeeds is part of it.
+/// Its output as JSON; asserts that it succeeds.
 async fn json(arguments: &[&str]) -> Value {
     let output = load(&[arguments, &["--json", "-"]].concat()).await;
     assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
@@ -64,7 +64,7 @@ fn every_option_is_used_by_a_test() {
 }
 
 #[tokio::test]
-async fn a_request_is_what_its_options_say() {
+async fn a_request_is_made_from_its_options() {
     let (backend, url) = echo().await;
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"from a file").unwrap();
@@ -89,7 +89,7 @@ async fn a_request_is_what_its_options_say() {
 }
 
 #[tokio::test]
-async fn an_interim_answer_is_not_taken_for_the_answer() {
+async fn an_interim_response_is_not_the_response() {
     let responses = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let backend = Backend::scripted([
         ScriptStep::ReadRequest,
@@ -109,7 +109,7 @@ async fn an_interim_answer_is_not_taken_for_the_answer() {
 }
 
 #[tokio::test]
-async fn what_a_right_answer_is_can_be_said() {
+async fn the_expected_response_can_be_configured() {
     let backend = Backend::http(|_| BackendResponse::with_headers(404, &[("X-Route", "a")], "")).await;
     let url = format!("http://{}/", backend.address());
     for (list, header, class) in [
@@ -128,7 +128,7 @@ async fn what_a_right_answer_is_can_be_said() {
 }
 
 #[tokio::test]
-async fn connections_go_where_they_are_told() {
+async fn connections_use_the_configured_addresses() {
     let (first, _) = echo().await;
     let (second, _) = echo().await;
     let (one, other) = (first.address().to_string(), second.address().to_string());
@@ -139,7 +139,7 @@ async fn connections_go_where_they_are_told() {
 }
 
 #[tokio::test]
-async fn pace_and_shape_are_as_told() {
+async fn pace_and_shape_are_configurable() {
     let server = Server::start(Options::default()).unwrap();
     let url = format!("http://{}/", server.addresses()[0]);
     let shape = ["--connections", "6", "--threads", "2", "--bucket", "100ms"];
@@ -158,7 +158,7 @@ async fn pace_and_shape_are_as_told() {
 }
 
 #[tokio::test]
-async fn http_2_has_as_many_streams_as_told() {
+async fn http2_uses_the_configured_number_of_streams() {
     let listen = vec!["127.0.0.1:0".parse().unwrap()];
     let server = EchoServer::bind(EchoOptions { listen, ..EchoOptions::default() }).await.unwrap();
     let url = format!("http://{}/", server.addresses()[0]);
@@ -172,13 +172,13 @@ async fn http_2_has_as_many_streams_as_told() {
     );
     let output = load(&[&url, "--streams", "3"]).await;
     assert!(text(&output.stderr).contains("--http2"), "{}", text(&output.stderr));
-    // Nobody waits for the server any more if it has ended on its own, which the next line would show.
+    // If the server ended on its own, the next line fails.
     _ = shutdown.send(());
     task.await.unwrap();
 }
 
 #[tokio::test]
-async fn tls_is_spoken_as_told() {
+async fn tls_options_are_applied() {
     let authority = Authority::new("lab");
     let leaf = authority.leaf(&["a.test"]);
     let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| BackendResponse::ok("")).await;
@@ -213,7 +213,7 @@ async fn tls_is_spoken_as_told() {
 }
 
 #[tokio::test]
-async fn a_time_out_is_as_long_as_told() {
+async fn the_timeout_is_configurable() {
     let backend = Backend::http(|_| BackendResponse::Silence).await;
     let url = format!("http://{}/", backend.address());
     let output = load(&[&url, "-n", "1", "--timeout", "150ms", "--json", "-"]).await;
@@ -225,13 +225,13 @@ async fn a_time_out_is_as_long_as_told() {
 }
 
 #[tokio::test]
-async fn quiet_says_nothing_and_the_histogram_is_that_of_the_latencies() {
+async fn quiet_prints_nothing_and_the_histogram_has_the_latencies() {
     let (_backend, url) = echo().await;
     let file = tempfile::NamedTempFile::new().unwrap();
-    let place = file.path().to_str().unwrap();
-    let output = load(&[&url, "-n", "30", "--quiet", "--histogram", place]).await;
+    let path = file.path().to_str().unwrap();
+    let output = load(&[&url, "-n", "30", "--quiet", "--histogram", path]).await;
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
-    let bytes = std::fs::read(place).unwrap();
+    let bytes = std::fs::read(path).unwrap();
     let read: hdrhistogram::Histogram<u64> =
         hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
     assert_eq!(read.len(), 30);
@@ -241,7 +241,7 @@ async fn quiet_says_nothing_and_the_histogram_is_that_of_the_latencies() {
 }
 
 #[tokio::test]
-async fn what_would_send_nothing_or_mean_nothing_is_refused() {
+async fn options_without_effect_are_refused() {
     let (backend, url) = echo().await;
     for (arguments, named) in [
         (&["--requests", "0"][..], "nothing to send"),
@@ -260,7 +260,7 @@ async fn what_would_send_nothing_or_mean_nothing_is_refused() {
 }
 
 #[tokio::test]
-async fn the_summary_of_failures_says_how_many_of_what_in_the_columns_of_wrk() {
+async fn the_summary_counts_failures_in_the_columns_of_wrk() {
     let close = Backend::scripted([ScriptStep::ReadRequest, ScriptStep::Close]).await;
     let silent = Backend::scripted([ScriptStep::ReadRequest]).await;
     for (backend, timeout, line) in [
@@ -277,7 +277,7 @@ async fn the_summary_of_failures_says_how_many_of_what_in_the_columns_of_wrk() {
 
 #[tokio::test]
 async fn a_confirmed_target_is_loaded() {
-    // Loopback needs no confirmation; that one is not refused is all that can be shown without loading a stranger.
+    // Loopback needs no confirmation. Other addresses cannot be tested without sending load to them.
     let (backend, url) = echo().await;
     json(&[&url, "-n", "1", "--yes"]).await;
     assert_eq!(backend.request_count(), 1);

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_is_shown_as_it_came() {
+    fn the_target_is_shown_unchanged() {
         let parts = |uri: &str| {
             http::Request::builder().uri(uri).header("host", "h").body(()).unwrap().into_parts().0
         };

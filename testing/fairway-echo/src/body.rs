@@ -26,7 +26,7 @@ pub fn pattern(position: usize) -> u8 {
     b"abcdefghijklmnopqrstuvwxyz"[position % PERIOD]
 }
 
-/// All of `content` at once.
+/// The whole of `content` in one piece.
 pub(crate) fn complete_body(content: impl Into<Bytes>) -> EchoBody {
     Full::new(content.into()).boxed()
 }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_length_has_the_same_pattern() {
+    async fn bodies_of_every_length_have_the_same_pattern() {
         for length in [0, 1, 25, 26, 27, CHUNK + 3, BLOCK, BLOCK + 1, 2 * BLOCK + 5] {
             let expected: Vec<u8> = (0..length).map(pattern).collect();
             for body in [sized(length as u64), chunked(length as u64)] {

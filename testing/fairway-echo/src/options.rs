@@ -71,7 +71,7 @@ impl Identity {
 /// The behaviour on SIGTERM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnSigterm {
-    /// Ends at once, as a process without a handler.
+    /// Exits at once, like a process without a signal handler.
     #[default]
     Immediately,
     /// Stops accepting, completes requests in flight, and exits when all are complete or this time has passed.

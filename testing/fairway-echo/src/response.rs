@@ -1,4 +1,4 @@
-//! Chooses the response to a request: the echoed request, or what its path asks for.
+//! Chooses the response to a request: the echoed request, or the one that its path asks for.
 
 use std::fs::File;
 use std::io::Write;

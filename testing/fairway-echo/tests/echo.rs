@@ -85,7 +85,7 @@ async fn a_request_is_echoed_as_json() {
 }
 
 #[tokio::test]
-async fn a_request_says_what_is_answered_instead() {
+async fn a_request_can_ask_for_another_response() {
     let echo = Echo::start().await;
     assert_eq!(echo.get("/health").await.text(), "OK");
     for (target, status) in [
@@ -110,7 +110,7 @@ async fn a_request_says_what_is_answered_instead() {
 }
 
 #[tokio::test]
-async fn bodies_for_load_have_the_length_asked_for() {
+async fn bodies_for_load_have_the_requested_length() {
     let echo = Echo::start().await;
     let mut client = echo.client().await;
     for (target, length, framing) in [
@@ -150,7 +150,7 @@ async fn every_delivery_of_a_numbered_request_is_written_down() {
 }
 
 #[tokio::test]
-async fn a_half_closed_client_still_gets_its_answer() {
+async fn a_half_closed_client_still_gets_its_response() {
     let echo = Echo::start().await;
     let mut client = echo.client().await;
     client.send(Request::get("a", "/?delay=10ms").bytes()).await.unwrap();
@@ -225,7 +225,7 @@ async fn begin_request(client: &mut Client) {
 }
 
 #[tokio::test]
-async fn told_to_end_at_once_it_drops_what_it_was_answering() {
+async fn with_immediate_shutdown_responses_are_dropped() {
     let Echo { address, shutdown, task } = Echo::ending(OnSigterm::Immediately).await;
     let mut client = Client::connect(address).await.unwrap();
     begin_request(&mut client).await;
@@ -236,7 +236,7 @@ async fn told_to_end_at_once_it_drops_what_it_was_answering() {
 }
 
 #[tokio::test]
-async fn told_to_drain_it_finishes_what_it_was_answering() {
+async fn with_a_drain_responses_are_finished() {
     let Echo { address, shutdown, task } = Echo::ending(OnSigterm::Drain(WAIT_TIMEOUT)).await;
     let mut idle = Client::connect(address).await.unwrap();
     idle.exchange(&Request::get("a", "/bytes/1024")).await.unwrap();

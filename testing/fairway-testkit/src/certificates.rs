@@ -256,7 +256,7 @@ fn trusting_anything_for(
         .with_no_client_auth()
 }
 
-/// The cryptography of every configuration made here.
+/// The cryptography provider of every configuration made here.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_a_difference() {
+    fn a_missing_file_is_a_difference() {
         let folder = tempfile::tempdir().unwrap();
         assert!(difference(folder.path().join("none.txt"), "").unwrap().contains("none.txt: "));
     }

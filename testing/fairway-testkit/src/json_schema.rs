@@ -63,12 +63,12 @@ impl<'s> Validator<'s> {
     fn properties(&mut self, schema: &'s Map<String, Value>, value: &Value, path: &str) {
         for (key, value) in value.as_object().into_iter().flatten() {
             let path = format!("{path}.{key}");
-            let own = schema.get("properties").and_then(|properties| properties.get(key));
+            let property = schema.get("properties").and_then(|properties| properties.get(key));
             let patterns = schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
             let fits = |pattern: &str| Regex::new(pattern).expect("a pattern").is_match(key);
-            let own =
-                own.or(patterns.into_iter().find(|(pattern, _)| fits(pattern)).map(|(_, schema)| schema));
-            match own.or(schema.get("additionalProperties")) {
+            let property = property
+                .or(patterns.into_iter().find(|(pattern, _)| fits(pattern)).map(|(_, schema)| schema));
+            match property.or(schema.get("additionalProperties")) {
                 Some(Value::Bool(false)) => self.found.push(format!("{path}: there is no such property")),
                 Some(Value::Bool(true)) | None => {}
                 Some(schema) => self.validate(schema, value, &path),
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_held_to_every_keyword() {
+    fn a_value_is_checked_against_every_keyword() {
         let schema = json!({
             "type": "object",
             "additionalProperties": false,
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the keyword oneOf is not known")]
-    fn a_keyword_that_is_not_known_is_not_passed_over() {
+    fn an_unknown_keyword_is_not_ignored() {
         let _ = problems(&json!({ "oneOf": [] }), &json!(1));
     }
 }

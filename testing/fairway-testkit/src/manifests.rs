@@ -42,15 +42,15 @@ impl Manifests {
 
     /// Writes `file` in place, as an editor without care does.
     pub fn overwrite(&self, file: &str, content: impl AsRef<[u8]>) {
-        let place = self.path().join(file);
-        let written = parent(&place).and_then(|()| std::fs::write(&place, content.as_ref()));
-        written.unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+        let path = self.path().join(file);
+        let written = parent(&path).and_then(|()| std::fs::write(&path, content.as_ref()));
+        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
     /// Removes `file`.
     pub fn remove(&self, file: &str) {
-        let place = self.path().join(file);
-        std::fs::remove_file(&place).unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+        let path = self.path().join(file);
+        std::fs::remove_file(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }
 
@@ -60,8 +60,8 @@ impl Default for Manifests {
     }
 }
 
-fn parent(place: &Path) -> io::Result<()> {
-    place.parent().map_or(Ok(()), std::fs::create_dir_all)
+fn parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all)
 }
 
 /// An Ingress (`networking.k8s.io/v1`) that becomes YAML.
@@ -78,7 +78,7 @@ impl Ingress {
         }))
     }
 
-    /// With another class, or none.
+    /// Sets another class, or none.
     pub fn class(mut self, class: Option<&str>) -> Self {
         match (class, self.0["spec"].as_object_mut()) {
             (None, Some(spec)) => drop(spec.remove("ingressClassName")),

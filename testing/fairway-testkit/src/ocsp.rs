@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         for (days, expected) in [(0, (1970, 1, 1)), (11_016, (2000, 2, 29)), (20_787, (2026, 11, 30))] {
             assert_eq!(date(days), expected);
         }

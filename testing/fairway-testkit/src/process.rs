@@ -132,28 +132,28 @@ pub struct Fairway {
 
 impl Fairway {
     /// Starts `binary` with `manifests` and `more` arguments; does not wait.
-    pub fn start(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
-        Self::start_with(binary, &[&["--manifests", &manifests.display().to_string()], more].concat())
+    pub fn start(binary: &Path, manifests: &Path, flags: &[&str]) -> Self {
+        Self::start_with(binary, &[&["--manifests", &manifests.display().to_string()], flags].concat())
     }
 
     /// Starts `binary` with these arguments, which name the source too; does not wait.
-    pub fn start_with(binary: &Path, more: &[&str]) -> Self {
-        Self::start_by(binary, &[], more)
+    pub fn start_with(binary: &Path, flags: &[&str]) -> Self {
+        Self::start_by(binary, &[], flags)
     }
 
     /// As [`Fairway::start_with`] in a process that may open `limit` files.
-    pub fn start_with_open_files(limit: u32, binary: &Path, more: &[&str]) -> Self {
+    pub fn start_with_open_files(limit: u32, binary: &Path, flags: &[&str]) -> Self {
         let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
-        Self::start_by(Path::new("/bin/sh"), &["-c", &script, &binary.display().to_string()], more)
+        Self::start_by(Path::new("/bin/sh"), &["-c", &script, &binary.display().to_string()], flags)
     }
 
     /// Starts another process on the addresses of this one, whose place it is to take; does not wait.
-    pub fn start_successor(&self, binary: &Path, more: &[&str]) -> Self {
-        Self::start_on([self.http, self.https, self.admin], binary, &[], more)
+    pub fn start_successor(&self, binary: &Path, flags: &[&str]) -> Self {
+        Self::start_on([self.http, self.https, self.admin], binary, &[], flags)
     }
 
-    fn start_by(program: &Path, before: &[&str], more: &[&str]) -> Self {
-        Self::start_on([(); 3].map(|()| free_address()), program, before, more)
+    fn start_by(program: &Path, before: &[&str], flags: &[&str]) -> Self {
+        Self::start_on([(); 3].map(|()| free_address()), program, before, flags)
     }
 
     fn start_on(
@@ -163,14 +163,14 @@ impl Fairway {
         more: &[&str],
     ) -> Self {
         let addresses = [http, https, admin].map(|address| address.to_string());
-        let own = ["run", "--http", &addresses[0], "--https", &addresses[1], "--admin", &addresses[2]];
-        let program = Program::start(program, &[before, &own, more].concat());
+        let arguments = ["run", "--http", &addresses[0], "--https", &addresses[1], "--admin", &addresses[2]];
+        let program = Program::start(program, &[before, &arguments, more].concat());
         Self { program, http, https, admin }
     }
 
     /// Starts the process and waits until `/readyz` returns 200.
-    pub async fn ready(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
-        Self::start(binary, manifests, more).until_ready().await
+    pub async fn ready(binary: &Path, manifests: &Path, flags: &[&str]) -> Self {
+        Self::start(binary, manifests, flags).until_ready().await
     }
 
     /// Waits until `/readyz` returns 200.
@@ -222,10 +222,13 @@ impl Fairway {
         }
     }
 
-    /// Waits until the sum of a metric's series satisfies `wanted`.
-    pub async fn until_metric(&self, name: &str, labels: &[(&str, &str)], wanted: impl Fn(f64) -> bool) {
-        let what = format!("{name} {labels:?} as wanted");
-        eventually(&what, WAIT_TIMEOUT, || async { wanted(self.metrics().await.sum(name, labels)) }).await;
+    /// Waits until the sum of a metric's series satisfies the condition.
+    pub async fn until_metric(&self, name: &str, labels: &[(&str, &str)], is_wanted: impl Fn(f64) -> bool) {
+        let expectation = format!("{name} {labels:?} as wanted");
+        eventually(&expectation, WAIT_TIMEOUT, || async {
+            is_wanted(self.metrics().await.sum(name, labels))
+        })
+        .await;
     }
 }
 
@@ -237,7 +240,7 @@ async fn request(address: SocketAddr, path: &str) -> io::Result<RawResponse> {
 /// A scrape in the Prometheus text format.
 #[derive(Clone, Debug)]
 pub struct Metrics(
-    /// The text as it came.
+    /// The body of `/metrics`, unparsed.
     pub String,
 );
 
@@ -249,7 +252,7 @@ impl Metrics {
 
     /// The value of every series of `name` that has all of `labels`.
     pub fn series(&self, name: &str, labels: &[(&str, &str)]) -> Vec<f64> {
-        let wanted: Vec<String> =
+        let label_texts: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
         let of_line = |line: &str| {
             let rest = line.strip_prefix(name)?;
@@ -259,7 +262,7 @@ impl Metrics {
                 None => ("", rest.starts_with(' ').then_some(rest)?),
             };
             let has = |label: &String| format!(",{series}").contains(&format!(",{label}"));
-            wanted.iter().all(has).then(|| value.split_whitespace().next()?.parse().ok()).flatten()
+            label_texts.iter().all(has).then(|| value.split_whitespace().next()?.parse().ok()).flatten()
         };
         self.0.lines().filter_map(of_line).collect()
     }

@@ -107,12 +107,12 @@ impl Input {
     }
 
     /// Reads more bytes; 0 is the end.
-    pub(crate) async fn fill(&mut self, what: &str) -> io::Result<usize> {
+    pub(crate) async fn fill(&mut self, expectation: &str) -> io::Result<usize> {
         let before = self.pending.len();
         self.pending.reserve(16 * 1024);
         let read = self.stream.read(&mut self.pending);
         let count = match self.read_timeout {
-            Some(patience) => within(patience, what, read).await?,
+            Some(patience) => within(patience, expectation, read).await?,
             None => read.await?,
         };
         (self.on_data)(&self.pending[before..]);
@@ -120,12 +120,12 @@ impl Input {
     }
 
     /// Reads more bytes; the end is an error.
-    async fn read_more(&mut self, what: &str) -> io::Result<()> {
-        if self.fill(what).await? > 0 {
+    async fn read_more(&mut self, expectation: &str) -> io::Result<()> {
+        if self.fill(expectation).await? > 0 {
             return Ok(());
         }
         let had = String::from_utf8_lossy(&self.pending[..self.pending.len().min(200)]);
-        let message = format!("the connection ended before {what}; had {had:?}");
+        let message = format!("the connection ended before {expectation}; had {had:?}");
         Err(io::Error::new(ErrorKind::UnexpectedEof, message))
     }
 

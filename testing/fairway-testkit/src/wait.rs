@@ -16,7 +16,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Waits until `condition` gives true.
 #[track_caller]
-pub fn eventually<F, C>(what: &str, limit: Duration, condition: C) -> impl Future<Output = ()>
+pub fn eventually<F, C>(expectation: &str, limit: Duration, condition: C) -> impl Future<Output = ()>
 where
     C: FnMut() -> F,
     F: Future<Output = bool>,
@@ -24,7 +24,7 @@ where
     let caller = std::panic::Location::caller();
     async move {
         if !holds_within(limit, condition).await {
-            panic!("not within {limit:?}: {what} ({caller})");
+            panic!("not within {limit:?}: {expectation} ({caller})");
         }
     }
 }

@@ -185,26 +185,26 @@ mod tests {
 
     #[test]
     fn a_head_is_read_only_when_complete() {
-        let whole = b"GET / HTTP/1.1\r\nHost: a\r\nX:  two words \r\n\r\nrest";
-        for cut in 0..whole.len() - 4 {
-            assert_eq!(head(&whole[..cut]), Ok(None), "{cut}");
+        let message = b"GET / HTTP/1.1\r\nHost: a\r\nX:  two words \r\n\r\nrest";
+        for cut in 0..message.len() - 4 {
+            assert_eq!(head(&message[..cut]), Ok(None), "{cut}");
         }
-        let read = head(whole).unwrap().unwrap();
+        let read = head(message).unwrap().unwrap();
         assert_eq!(read.start, "GET / HTTP/1.1");
         assert_eq!(read.fields, [("Host".into(), "a".into()), ("X".into(), "two words".into())]);
-        assert_eq!(&whole[read.length..], b"rest");
+        assert_eq!(&message[read.length..], b"rest");
     }
 
     #[test]
     fn a_chunked_body_is_decoded_with_its_trailers() {
-        let whole = b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\nSum: 1\r\n\r\nnext";
-        for cut in 0..whole.len() - 4 {
-            assert_eq!(chunked(&whole[..cut]), Ok(None), "{cut}");
+        let encoded = b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\nSum: 1\r\n\r\nnext";
+        for cut in 0..encoded.len() - 4 {
+            assert_eq!(chunked(&encoded[..cut]), Ok(None), "{cut}");
         }
-        let body = chunked(whole).unwrap().unwrap();
+        let body = chunked(encoded).unwrap().unwrap();
         assert_eq!(body.content, b"abc0123456789");
         assert_eq!(body.trailers, [("Sum".into(), "1".into())]);
-        assert_eq!(&whole[body.length..], b"next");
+        assert_eq!(&encoded[body.length..], b"next");
     }
 
     #[test]

@@ -134,15 +134,15 @@ fn resolve(from: &Module, path: &[String], sources: &BTreeMap<Module, String>) -
 
 /// The modules in cycles: all except those that import none of the others and those that none of the others import.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
-    let mut left: BTreeSet<&Module> = imports.keys().collect();
+    let mut remaining: BTreeSet<&Module> = imports.keys().collect();
     loop {
-        let before = left.clone();
-        let imported: BTreeSet<&Module> = left.iter().flat_map(|module| &imports[*module]).collect();
-        left.retain(|module| {
+        let before = remaining.clone();
+        let imported: BTreeSet<&Module> = remaining.iter().flat_map(|module| &imports[*module]).collect();
+        remaining.retain(|module| {
             imported.contains(module) && imports[*module].iter().any(|imported| before.contains(imported))
         });
-        if left == before {
-            return (!left.is_empty()).then(|| left.into_iter().map(shown).collect());
+        if remaining == before {
+            return (!remaining.is_empty()).then(|| remaining.into_iter().map(shown).collect());
         }
     }
 }

@@ -60,7 +60,7 @@ async fn an_unexpected_byte_fails_the_script() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_canonical_ends_the_connection() {
+async fn a_request_in_another_form_ends_the_connection() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     client.send("GET / HTTP/1.1\nHost: a\n\n").await.unwrap();
@@ -69,11 +69,11 @@ async fn a_request_that_is_not_canonical_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_short_is_an_error_and_no_short_answer() {
+async fn a_truncated_response_is_an_error() {
     for cut in [10, 45, 60] {
-        let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}", "x".repeat(100));
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}", "x".repeat(100));
         let backend =
-            Backend::http(move |_| BackendResponse::ThenReset(whole.as_bytes()[..cut].to_vec())).await;
+            Backend::http(move |_| BackendResponse::ThenReset(response.as_bytes()[..cut].to_vec())).await;
         let mut client = Client::connect(backend.address()).await.unwrap();
         let error = client.exchange(&Request::get("a", "/")).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof), "{error}");
@@ -81,7 +81,7 @@ async fn an_answer_cut_short_is_an_error_and_no_short_answer() {
 }
 
 #[tokio::test]
-async fn a_refusing_backend_comes_back_on_the_same_port() {
+async fn a_refusing_backend_returns_on_the_same_port() {
     let backend = Backend::http(|_| BackendResponse::ok("here")).await;
     let mut kept_client = Client::connect(backend.address()).await.unwrap();
     backend.wait_until("accepted", |backend| backend.connection_count() == 1).await;
@@ -95,7 +95,7 @@ async fn a_refusing_backend_comes_back_on_the_same_port() {
 }
 
 #[tokio::test]
-async fn killing_resets_a_connection_in_the_middle_of_its_answer() {
+async fn killing_resets_a_connection_within_its_response() {
     let backend = Backend::http(|_| BackendResponse::ok("never").hold()).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     client.send(Request::get("a", "/").bytes()).await.unwrap();
@@ -106,7 +106,7 @@ async fn killing_resets_a_connection_in_the_middle_of_its_answer() {
 }
 
 #[tokio::test]
-async fn a_request_number_that_comes_twice_is_a_duplicate() {
+async fn a_repeated_request_number_is_a_duplicate() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     for number in ["1", "2", "1"] {

@@ -24,9 +24,9 @@ fn every_corpus_of_a_fuzz_target_is_replayed_by_a_test() {
 
 /// Whether a test reads the corpus of this target: by its path, or by a path that is joined with its name.
 fn replays(text: &str, target: &str) -> bool {
-    let whole = format!("fuzz/corpus/{target}\"");
+    let corpus_path = format!("fuzz/corpus/{target}\"");
     let joined = || text.contains("fuzz/corpus\"") && text.contains(&format!("(\"{target}\""));
-    text.contains("#[test]") && (text.contains(&whole) || joined())
+    text.contains("#[test]") && (text.contains(&corpus_path) || joined())
 }
 
 #[test]
@@ -70,19 +70,19 @@ fn every_file_of_tests_is_part_of_a_program() {
 /// Files that are neither a program of the manifest nor a module that another file declares.
 fn forgotten<'s>(manifest: &str, folder: &str, sources: &[&'s Source]) -> Vec<&'s str> {
     let is_part = |source: &&&Source| {
-        let own = source.name.strip_prefix(folder).unwrap();
+        let name = source.name.strip_prefix(folder).unwrap();
         let module =
-            own.strip_suffix("/mod.rs").or(own.strip_suffix(".rs")).unwrap().rsplit('/').next().unwrap();
+            name.strip_suffix("/mod.rs").or(name.strip_suffix(".rs")).unwrap().rsplit('/').next().unwrap();
         let declared = format!("mod {module};");
         let declares = |text: &str| text.lines().any(|line| line.ends_with(&declared));
-        manifest.contains(&format!("path = \"tests/{own}\""))
+        manifest.contains(&format!("path = \"tests/{name}\""))
             || sources.iter().any(|other| other.name != source.name && declares(&other.text))
     };
     sources.iter().filter(|source| !is_part(source)).map(|source| source.name.as_str()).collect()
 }
 
 #[test]
-fn a_file_that_is_no_module_is_found() {
+fn a_file_outside_the_module_tree_is_found() {
     let source =
         |name: &str, text: &str| Source { name: name.to_owned(), text: text.to_owned(), is_test: true };
     let sources = [

@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use crate::structure::sources;
 
 #[test]
-fn properties_draw_the_same_values_in_every_run() {
+fn properties_use_the_same_values_in_every_run() {
     let seed = Config::default().rng_seed;
     assert_ne!(seed, RngSeed::Random, "PROPTEST_RNG_SEED is not set; cargo sets it");
     let draw = || {

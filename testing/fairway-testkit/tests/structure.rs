@@ -43,7 +43,7 @@ const CRATES: &str = "
     fairway: cluster compare control echo gateway http ingress migrate model objects proxy routing telemetry
 ";
 
-/// Crates, and what they must not depend on.
+/// Crates and their forbidden dependencies.
 const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     (
         "model pattern password token snippet routing http http2 http3 extension objects gateway ingress lab-report",
@@ -86,8 +86,8 @@ fn crates_depend_only_on_what_the_table_allows() {
             _ = writeln!(wrong, "{name} is in the table and not in the workspace");
             continue;
         };
-        let own = package.normal.iter().filter(|dependency| dependency.starts_with("fairway"));
-        for dependency in own.filter(|dependency| !may.contains(*dependency)) {
+        let dependencies = package.normal.iter().filter(|dependency| dependency.starts_with("fairway"));
+        for dependency in dependencies.filter(|dependency| !may.contains(*dependency)) {
             _ = writeln!(wrong, "{name} must not depend on {dependency}");
         }
         for (_, never) in
@@ -105,7 +105,7 @@ fn crates_depend_only_on_what_the_table_allows() {
 }
 
 #[test]
-fn nothing_right_of_the_model_knows_kubernetes() {
+fn no_crate_after_the_model_knows_kubernetes() {
     let packages = packages();
     for name in NEVER_KUBERNETES.split(' ') {
         let mut reached = BTreeSet::new();
@@ -151,7 +151,7 @@ fn every_crate_obeys_the_lints_of_the_workspace() {
 
 /// The program counts as well: with `lto = "fat"` the passes over all crates run at the level of the one that is linked.
 #[test]
-fn what_serves_requests_is_not_built_for_size() {
+fn crates_that_serve_requests_are_not_optimised_for_size() {
     let mut serving: BTreeSet<_> = ["fairway", "fairway-proxy"].map(str::to_owned).into();
     reach("fairway-proxy", &packages(), &mut serving);
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
@@ -184,7 +184,7 @@ fn only_calls_of_the_system_and_the_allocator_may_be_unsafe() {
 }
 
 #[test]
-fn files_stay_small_and_open_with_what_they_own() {
+fn files_are_small_and_start_with_their_purpose() {
     let mut wrong = String::new();
     for source in sources() {
         let lines = source.text.lines().count();
@@ -209,7 +209,7 @@ fn files_stay_small_and_open_with_what_they_own() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_todo_is_left() {
     let marks = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["un", "implemented!"].concat()];
     let mut wrong = String::new();
     for source in sources() {

@@ -1,4 +1,4 @@
-//! The cases, one function each. A case fails with what was wrong.
+//! The cases, one function each. The error of a case says what was wrong.
 
 use prost::bytes::Bytes;
 use tokio::sync::mpsc;
@@ -147,7 +147,7 @@ async fn timeout_on_sleeping_server(mut client: Client) -> Result<(), Failure> {
 async fn cancel_after_begin(mut client: Client) -> Result<(), Failure> {
     let (sender, receiver) = mpsc::channel(1);
     let call = tokio::spawn(async move { client.streaming_input_call(ReceiverStream::new(receiver)).await });
-    // The head is sent when the body is asked for its first message: room for a second one shows that.
+    // The client sends the head when it polls the body for its first message; room for a second message shows that.
     sender.send(StreamingInputCallRequest::default()).await?;
     drop(sender.reserve().await?);
     call.abort();

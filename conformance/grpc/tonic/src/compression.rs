@@ -72,7 +72,7 @@ pub async fn server_unary(channel: Channel) -> Result<(), Failure> {
             ..SimpleRequest::default()
         };
         let response = client(&channel, false).unary_call(request).await?;
-        // What is not compressed may still name an encoding.
+        // An uncompressed message may still name an encoding.
         check(!on || is_gzip(response.metadata()), || "not compressed".to_owned())?;
         let found = size(response.into_inner().payload.as_ref());
         check(found == 314_159, || format!("compressed {on}: {found} bytes"))?;

@@ -53,7 +53,7 @@ where
                 response.headers_mut().insert(INITIAL, value);
             }
             let Some(value) = trailing else { return Ok(response) };
-            // An answer without messages has its trailers in the head.
+            // A response without messages has its trailers in the head.
             if response.headers().contains_key("grpc-status") {
                 response.headers_mut().insert(TRAILING, value);
                 return Ok(response);

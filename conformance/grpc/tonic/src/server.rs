@@ -93,7 +93,7 @@ impl TestService for Test {
                     Err(status) => Err(status),
                 };
                 if let Err(status) = answered {
-                    // Nobody reads what a client that is gone would be told.
+                    // The client has left: no one would read the error.
                     _ = sender.send(Err(status)).await;
                     return;
                 }
@@ -103,7 +103,7 @@ impl TestService for Test {
             tokio::select! {
                 () = serving => {}
                 () = deadline => {
-                    // A client that is gone keeps its own time.
+                    // The client's timeout applies.
                     _ = expired.send(Err(Status::deadline_exceeded("too late"))).await;
                 }
             }
@@ -151,7 +151,7 @@ fn outputs(
     })
 }
 
-/// The status that the client asked for.
+/// The requested status.
 fn echo(status: Option<EchoStatus>) -> Result<(), Status> {
     match status {
         Some(status) if status.code != 0 => Err(Status::new(Code::from_i32(status.code), status.message)),

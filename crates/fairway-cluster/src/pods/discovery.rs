@@ -100,10 +100,10 @@ async fn list(client: &Client, namespace: Option<&str>, selector: &str) -> Resul
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let place = describe_namespace(namespace);
+    let scope = describe_namespace(namespace);
     let attempt = PodOperation {
-        action: format!("listing the pods with the labels {selector} in {place}"),
-        requirement: format!("the verb list on pods in {place}"),
+        action: format!("listing the pods with the labels {selector} in {scope}"),
+        requirement: format!("the verb list on pods in {scope}"),
     };
     let params = ListParams::default().labels(selector).limit(MAX_PODS);
     let listed = match timeout(LIST_TIMEOUT, pods.list(&params)).await {

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_are_split_at_line_feeds_and_long_ones_into_pieces() {
+    async fn lines_are_split_at_line_feeds_and_long_lines_into_parts() {
         let long = "x".repeat(usize::try_from(MAX_LINE_BYTES).unwrap() + 1);
         let text = format!("one\n\n{long}\nlast");
         let mut lines = LogLines { reader: Box::pin(Cursor::new(text.into_bytes())) };

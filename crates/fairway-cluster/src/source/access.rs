@@ -212,7 +212,7 @@ contexts: [{name: mine, context: {cluster: here, user: me}}]
 ";
 
     #[tokio::test]
-    async fn a_context_that_does_not_exist_is_named_with_those_that_do() {
+    async fn an_unknown_context_is_reported_with_the_known_ones() {
         assert_eq!(problem(VALID_KUBECONFIG, Some("mine")).await, "none");
         let wrong = problem(VALID_KUBECONFIG, Some("yours")).await;
         assert!(wrong.contains("no context \"yours\"; it has mine"), "{wrong}");
@@ -221,7 +221,7 @@ contexts: [{name: mine, context: {cluster: here, user: me}}]
     }
 
     #[tokio::test]
-    async fn a_file_that_is_none_is_named_with_what_is_wrong() {
+    async fn an_invalid_kubeconfig_is_reported_with_its_path_and_the_reason() {
         let wrong = problem("{{{", None).await;
         assert!(wrong.starts_with("the kubeconfig file ") && wrong.contains("parse"), "{wrong}");
         let file = Some(PathBuf::from("/nowhere/config"));

@@ -20,9 +20,9 @@ impl Backoff {
 
     /// The same with another maximum.
     pub(super) fn next_delay_up_to(&mut self, longest: Duration) -> Duration {
-        let whole = INITIAL_DELAY.saturating_mul(1 << self.failures.min(10)).min(longest);
+        let full_delay = INITIAL_DELAY.saturating_mul(1 << self.failures.min(10)).min(longest);
         self.failures = self.failures.saturating_add(1);
-        whole.mul_f64(0.5 + fastrand::f64() / 2.0)
+        full_delay.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
     /// The operation succeeded.

@@ -138,10 +138,10 @@ mod tests {
         let all = Collection::all(Kind::Ingress);
         assert_eq!(all.path(), "/apis/networking.k8s.io/v1/ingresses");
         assert_eq!(all.to_string(), "ingresses.networking.k8s.io in all namespaces");
-        let one = Collection::one(Kind::ConfigMap, &"edge".into(), &"settings".into());
-        assert_eq!(one.path(), "/api/v1/namespaces/edge/configmaps");
-        assert_eq!(one.field_selector().as_deref(), Some("metadata.name=settings"));
-        assert_eq!(one.to_string(), "configmaps \"settings\" in namespace edge");
+        let collection = Collection::one(Kind::ConfigMap, &"edge".into(), &"settings".into());
+        assert_eq!(collection.path(), "/api/v1/namespaces/edge/configmaps");
+        assert_eq!(collection.field_selector().as_deref(), Some("metadata.name=settings"));
+        assert_eq!(collection.to_string(), "configmaps \"settings\" in namespace edge");
         assert_eq!(Collection::all(Kind::IngressClass).to_string(), "ingressclasses.networking.k8s.io");
         let routes = Collection::within(Kind::TlsRoute, &"shop".into()).in_version("v1alpha2");
         assert_eq!(routes.path(), "/apis/gateway.networking.k8s.io/v1alpha2/namespaces/shop/tlsroutes");

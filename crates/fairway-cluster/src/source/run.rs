@@ -169,10 +169,10 @@ impl Runner {
 }
 
 /// Requests one object until the answer is definite. As a list of one, which needs no permission beyond those of a watch.
-async fn fetch_object(mut context: WatchContext, id: WatchId, one: Collection, object: ObjectRef) {
+async fn fetch_object(mut context: WatchContext, id: WatchId, collection: Collection, object: ObjectRef) {
     let mut backoff = Backoff::default();
     let response = loop {
-        match fetch_once(&context, &one).await {
+        match fetch_once(&context, &collection).await {
             Err(fault) if !fault.is_permanent() => {}
             answer => break answer,
         }
@@ -186,11 +186,11 @@ async fn fetch_object(mut context: WatchContext, id: WatchId, one: Collection, o
     _ = context.reports.send(report).await;
 }
 
-async fn fetch_once(context: &WatchContext, one: &Collection) -> Result<Option<Box<Item>>, Fault> {
+async fn fetch_once(context: &WatchContext, collection: &Collection) -> Result<Option<Box<Item>>, Fault> {
     let Ok(_permit) = context.gate.acquire().await else {
         return Err(Fault::Unreachable("the source has ended".to_owned()));
     };
-    let page = wire::fetch_page(&context.client, one, None).await?;
-    let named = |item: &Item| Some(&item.key.name) == one.name.as_ref();
+    let page = wire::fetch_page(&context.client, collection, None).await?;
+    let named = |item: &Item| Some(&item.key.name) == collection.name.as_ref();
     Ok(page.items.into_iter().find(named).map(Box::new))
 }

@@ -81,14 +81,14 @@ impl Selection {
 
     /// The objects that are watched by name; no other watch covers them.
     pub(super) fn named_objects(&self) -> BTreeSet<Collection> {
-        let one = |kind| move |key: &ObjectKey| Collection::one(kind, &key.namespace, &key.name);
+        let single_object = |kind| move |key: &ObjectKey| Collection::one(kind, &key.namespace, &key.name);
         let maps = &self.options.listeners.service_maps;
         let maps = [&self.options.configmap, &maps.tcp, &maps.udp].into_iter().flatten();
-        let maps = maps.map(one(Kind::ConfigMap));
-        let certificate = self.options.defaults.certificate.iter().map(one(Kind::Secret));
+        let maps = maps.map(single_object(Kind::ConfigMap));
+        let certificate = self.options.defaults.certificate.iter().map(single_object(Kind::Secret));
         let services = self.services.iter().chain(&self.options.defaults.backend);
         let outside = services.filter(|service| !self.covers_namespace(&service.namespace));
-        maps.chain(certificate).chain(outside.map(one(Kind::Service))).collect()
+        maps.chain(certificate).chain(outside.map(single_object(Kind::Service))).collect()
     }
 
     /// Whether the namespace is always watched as a whole.

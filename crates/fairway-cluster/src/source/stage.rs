@@ -88,9 +88,9 @@ pub(super) fn diagnostic(collection: &Collection, fault: &Fault, listed: bool) -
 pub(super) fn problem(collection: &Collection, fault: &Fault) -> String {
     match fault {
         Fault::Denied(message) => {
-            let who = fault.user().unwrap_or("Fairway");
+            let user = fault.user().unwrap_or("Fairway");
             format!(
-                "{who} may not list and watch {collection}; grant the verbs list and watch on {} to it ({message})",
+                "{user} may not list and watch {collection}; grant the verbs list and watch on {} to it ({message})",
                 collection.resource()
             )
         }

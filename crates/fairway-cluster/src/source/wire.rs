@@ -113,16 +113,16 @@ pub(super) async fn fetch_page(
 
 /// All objects of the list, in one consistent state.
 pub(super) async fn fetch_list(client: &Client, collection: &Collection) -> Result<Page, Fault> {
-    let mut whole = fetch_page(client, collection, None).await?;
-    while let Some(rest) = whole.continue_token.take() {
-        let more = fetch_page(client, collection, Some(rest)).await?;
-        whole.items.extend(more.items);
-        whole.continue_token = more.continue_token;
-        if !more.version.is_empty() {
-            whole.version = more.version;
+    let mut complete_list = fetch_page(client, collection, None).await?;
+    while let Some(rest) = complete_list.continue_token.take() {
+        let next_page = fetch_page(client, collection, Some(rest)).await?;
+        complete_list.items.extend(next_page.items);
+        complete_list.continue_token = next_page.continue_token;
+        if !next_page.version.is_empty() {
+            complete_list.version = next_page.version;
         }
     }
-    Ok(whole)
+    Ok(complete_list)
 }
 
 /// Opens a watch.

@@ -104,8 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_request_that_is_permitted_is_remembered_and_the_other_one_is_tried_again_when_it_is_refused()
-    {
+    async fn the_permitted_request_is_remembered_until_it_is_refused() {
         let it = AlternativeRequests::default();
         assert_eq!(send_once(&it, permitted(RequestForm::Fairway)).await, (vec![RequestForm::Fairway], None));
         let both = vec![RequestForm::Fairway, RequestForm::IngressNginx];
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_remembered_when_both_are_refused_or_the_first_fails_otherwise() {
+    async fn nothing_is_remembered_if_both_requests_are_refused_or_the_first_fails_otherwise() {
         let it = AlternativeRequests::default();
         for _ in 0..2 {
             let refused = send_once(&it, |_| Err(failure("Forbidden", 403))).await;

@@ -116,8 +116,8 @@ impl Election {
     /// Tries once to get or keep the Lease, within the remaining time.
     async fn attempt(&mut self) {
         let now = Instant::now();
-        let left = self.candidate.leads_until().map(|until| until.saturating_duration_since(now));
-        let limit = left.filter(|left| !left.is_zero()).unwrap_or(RENEW_DEADLINE);
+        let time_left = self.candidate.leads_until().map(|until| until.saturating_duration_since(now));
+        let limit = time_left.filter(|left| !left.is_zero()).unwrap_or(RENEW_DEADLINE);
         let tried = async {
             // A concurrent change is read and retried in the same attempt.
             match self.acquire_or_renew().await? {
@@ -134,8 +134,8 @@ impl Election {
 
     async fn acquire_or_renew(&mut self) -> Result<AttemptResult, Error> {
         let now = Instant::now();
-        let own = self.candidate.own_record(now).filter(|own| own.metadata.resource_version.is_some());
-        let found = match own {
+        let own_record = self.candidate.own_record(now).filter(|own| own.metadata.resource_version.is_some());
+        let found = match own_record {
             Some(own) => Some(own.clone()),
             None => self.check_permission("get", self.leases.get_opt(&self.name).await)?,
         };

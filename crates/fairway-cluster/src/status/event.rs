@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_check_prints_about_the_object_and_the_field() {
+    fn an_event_has_the_text_of_check_for_the_object_and_field() {
         let it = diagnostic("Secret a/tls does not exist");
         let event = event(&it, "u-1", "pod", Timestamp::UNIX_EPOCH);
         assert_eq!(

@@ -59,10 +59,10 @@ pub(crate) enum OtherReplica {
 
 impl OwnFleet {
     /// The fleet of the pod `own`.
-    pub(crate) fn new(client: &Client, own: ObjectKey, refusals: Arc<RefusedPermissions>) -> Self {
-        let pods = Api::namespaced(client.clone(), &own.namespace);
+    pub(crate) fn new(client: &Client, own_pod: ObjectKey, refusals: Arc<RefusedPermissions>) -> Self {
+        let pods = Api::namespaced(client.clone(), &own_pod.namespace);
         let lost = "it is unknown whether this is the last replica, so status stays when the last one leaves";
-        Self { pods, own_pod: own, labels: FleetLabels::Unknown, refusals, lost }
+        Self { pods, own_pod, labels: FleetLabels::Unknown, refusals, lost }
     }
 
     /// The same with another consequence of missing permissions.

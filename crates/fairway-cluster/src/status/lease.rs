@@ -129,8 +129,8 @@ impl Candidate {
 
     /// The record that frees the Lease for others at once.
     pub(crate) fn release(&mut self, now: Instant, wall: Timestamp) -> Option<Lease> {
-        let seen = self.observed.as_ref().filter(|_| self.leads(now))?;
-        let transitions = seen.lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
+        let observed = self.observed.as_ref().filter(|_| self.leads(now))?;
+        let transitions = observed.lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
         let spec = LeaseSpec {
             holder_identity: Some(String::new()),
             lease_duration_seconds: Some(1),
@@ -139,7 +139,7 @@ impl Candidate {
             lease_transitions: transitions,
             ..LeaseSpec::default()
         };
-        let lease = Lease { metadata: seen.lease.metadata.clone(), spec: Some(spec) };
+        let lease = Lease { metadata: observed.lease.metadata.clone(), spec: Some(spec) };
         self.holding = Holding::No;
         Some(lease)
     }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_released_lease_and_one_of_its_own_name_at_once() {
+    fn a_released_lease_and_a_lease_of_the_same_holder_are_taken_at_once() {
         let now = Instant::now();
         for holder in ["", "a"] {
             let step = Candidate::new("a").next_action(Some(lease(holder, 0)), now, EPOCH);

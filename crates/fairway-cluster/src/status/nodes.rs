@@ -62,14 +62,14 @@ async fn fetch_addresses(
 }
 
 /// Selected as in ingress-nginx (`GetNodeIPs`).
-fn node_addresses(node: &Node, which: NodeAddresses) -> Vec<Arc<str>> {
+fn node_addresses(node: &Node, kind: NodeAddresses) -> Vec<Arc<str>> {
     let mut by_type = BTreeMap::<&str, Vec<Arc<str>>>::new();
     for address in node.status.iter().flat_map(|status| status.addresses.iter().flatten()) {
         if !address.address.is_empty() {
             by_type.entry(&address.type_).or_default().push(address.address.as_str().into());
         }
     }
-    let external = by_type.remove("ExternalIP").filter(|_| which == NodeAddresses::External);
+    let external = by_type.remove("ExternalIP").filter(|_| kind == NodeAddresses::External);
     external.or_else(|| by_type.remove("InternalIP")).unwrap_or_default()
 }
 
@@ -79,11 +79,11 @@ mod tests {
 
     use super::*;
 
-    fn published(addresses: &[(&str, &str)], which: NodeAddresses) -> Vec<String> {
+    fn published(addresses: &[(&str, &str)], kind: NodeAddresses) -> Vec<String> {
         let entries: Vec<_> =
             addresses.iter().map(|(type_, address)| json!({"type": type_, "address": address})).collect();
         let node = serde_json::from_value(json!({"status": {"addresses": entries}})).unwrap();
-        node_addresses(&node, which).iter().map(ToString::to_string).collect()
+        node_addresses(&node, kind).iter().map(ToString::to_string).collect()
     }
 
     #[test]

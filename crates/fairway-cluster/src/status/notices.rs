@@ -80,7 +80,7 @@ pub(crate) enum WriteOutcome {
 
 impl Notices {
     /// Updates the problems, at a cost proportional to the difference; `more` are problems that are not in the view.
-    pub(crate) fn update(&mut self, view: &View, more: Vec<Diagnostic>, now: Instant) {
+    pub(crate) fn update(&mut self, view: &View, other_diagnostics: Vec<Diagnostic>, now: Instant) {
         let translation = &view.outcome.translation;
         let before = std::mem::replace(&mut self.translated, translation.diagnostics.clone());
         let after = &translation.diagnostics;
@@ -90,7 +90,7 @@ impl Notices {
             came.extend(after.iter().filter(|it| !before.contains(it)).cloned());
             went.extend(before.iter().filter(|it| !after.contains(it)).cloned());
         }
-        let listed = view.source.iter().chain(view.outcome.problems.iter()).cloned().chain(more);
+        let listed = view.source.iter().chain(view.outcome.problems.iter()).cloned().chain(other_diagnostics);
         let listed: BTreeMap<_, _> = listed.map(|it| (notice_text(&it), it)).collect();
         let before = std::mem::take(&mut self.listed);
         let fresh = listed.iter().filter(|(words, _)| !before.contains_key(*words));

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_gives_its_names_or_addresses_and_the_external_ones_sorted() {
+    fn a_load_balancer_contributes_its_names_or_addresses_and_sorted_external_addresses() {
         let found = addresses_of(serde_json::json!({
             "spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1", "externalIPs": ["9.9.9.9"]},
             "status": {"loadBalancer": {"ingress": [
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_give_what_ingress_nginx_publishes() {
+    fn other_service_types_publish_the_same_addresses_as_in_ingress_nginx() {
         for (spec, expected) in [
             (serde_json::json!({"type": "NodePort", "clusterIP": "10.0.0.1"}), vec!["10.0.0.1"]),
             (

@@ -316,9 +316,9 @@ impl ReporterTasks {
         }
         // The leader may have left just now; then its Lease is free, or soon will be.
         self.wish.send_replace(LeadershipWish::Urgent);
-        let left = until.saturating_duration_since(Instant::now()).min(RETRY_INTERVAL * 3);
+        let time_left = until.saturating_duration_since(Instant::now()).min(RETRY_INTERVAL * 3);
         let leads = self.role.wait_for(|role| *role == Role::Leader);
-        if !matches!(timeout(left, leads).await, Ok(Ok(_))) {
+        if !matches!(timeout(time_left, leads).await, Ok(Ok(_))) {
             return tracing::info!("status is left to the holder of the Lease");
         }
         self.order.send_replace(WriterCommand::Clear);

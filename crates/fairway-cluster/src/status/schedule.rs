@@ -184,10 +184,10 @@ impl IngressSchedule {
     /// Forgets removed Ingresses that another leader handled.
     pub(crate) fn forget_removed(&mut self, now: Instant) {
         let old = self.due.iter().take_while(|(due, _)| *due + FORGET_REMOVED_AFTER <= now);
-        let left = |key: &&ObjectKey| {
+        let was_removed = |key: &&ObjectKey| {
             self.entries.get(*key).is_some_and(|entry| entry.claim == ServedState::Removed)
         };
-        let forgotten: Vec<_> = old.map(|(_, key)| key).filter(left).cloned().collect();
+        let forgotten: Vec<_> = old.map(|(_, key)| key).filter(was_removed).cloned().collect();
         for key in forgotten {
             self.drop_entry(&key);
         }
@@ -334,10 +334,10 @@ impl IngressSchedule {
             let others: BTreeSet<_> = now.difference(&self.ours).cloned().collect();
             return (others.len() < now.len()).then_some(others);
         }
-        let wanted = self.desired_addresses.as_ref()?;
+        let desired = self.desired_addresses.as_ref()?;
         // Without addresses, this fleet removes what it wrote and nothing else.
-        let nothing_to_say = wanted.is_empty() && entry.written.is_none();
-        (**wanted != *now && !nothing_to_say).then(|| (**wanted).clone())
+        let nothing_to_say = desired.is_empty() && entry.written.is_none();
+        (**desired != *now && !nothing_to_say).then(|| (**desired).clone())
     }
 
     fn set_state(&mut self, key: &ObjectKey, state: JobState) {
@@ -358,10 +358,10 @@ impl IngressSchedule {
 }
 
 impl ScheduledIngress {
-    fn new(seen: ObservedStatus) -> Self {
+    fn new(observed: ObservedStatus) -> Self {
         Self {
             claim: ServedState::Served,
-            observed: seen,
+            observed,
             written: None,
             state: JobState::Rest,
             failures: JobFailures::None,
@@ -370,18 +370,18 @@ impl ScheduledIngress {
     }
 
     /// Observes the result of a write; a later state may have been observed before it.
-    fn observe_written(&mut self, observed: ObservedStatus, wanted: Option<&Addresses>, now: Instant) {
+    fn observe_written(&mut self, observed: ObservedStatus, desired: Option<&Addresses>, now: Instant) {
         let later = !self.observed.version.is_empty() && self.observed.is_newer_than(&observed);
         let later = later.then(|| self.observed.clone());
         self.observed = observed;
         if let Some(later) = later {
-            self.observe(later, wanted, now);
+            self.observe(later, desired, now);
         }
     }
 
     /// Observes a status; detects whether another writer replaced the one written here.
-    fn observe(&mut self, observed: ObservedStatus, wanted: Option<&Addresses>, now: Instant) {
-        let shown = |addresses: &BTreeSet<_>| wanted.is_some_and(|wanted| **wanted == *addresses);
+    fn observe(&mut self, observed: ObservedStatus, desired: Option<&Addresses>, now: Instant) {
+        let shown = |addresses: &BTreeSet<_>| desired.is_some_and(|wanted| **wanted == *addresses);
         let ours = self.written.as_ref() == Some(&self.observed.addresses) && shown(&self.observed.addresses);
         let replaced = ours && !shown(&observed.addresses) && self.claim == ServedState::Served;
         let unknown = observed.manager.is_none();

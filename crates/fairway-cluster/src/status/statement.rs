@@ -83,34 +83,34 @@ pub(crate) fn last_writer(object: &Value) -> Option<Arc<str>> {
 }
 
 /// The fields that differ between two statuses.
-fn differing_fields(one: &Value, other: &Value) -> FieldNames {
-    let fields = [one, other].into_iter().filter_map(Value::as_object).flat_map(|status| status.keys());
-    fields.filter(|name| !is_same(name, &one[name.as_str()], &other[name.as_str()])).cloned().collect()
+fn differing_fields(left: &Value, right: &Value) -> FieldNames {
+    let fields = [left, right].into_iter().filter_map(Value::as_object).flat_map(|status| status.keys());
+    fields.filter(|name| !is_same(name, &left[name.as_str()], &right[name.as_str()])).cloned().collect()
 }
 
 /// Whether a field is equal.
-fn is_same(field: &str, one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Array(one), Value::Array(other)) if KEYED_LISTS.contains(&field) => {
-            let is_in = |entry: &Value| other.iter().any(|it| is_equivalent(entry, it));
-            one.len() == other.len() && one.iter().all(is_in)
+fn is_same(field: &str, left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Array(one), Value::Array(right)) if KEYED_LISTS.contains(&field) => {
+            let is_in = |entry: &Value| right.iter().any(|it| is_equivalent(entry, it));
+            one.len() == right.len() && one.iter().all(is_in)
         }
-        _ => is_equivalent(one, other),
+        _ => is_equivalent(left, right),
     }
 }
 
-fn is_equivalent(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Object(one), Value::Object(other)) => {
+fn is_equivalent(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Object(one), Value::Object(right)) => {
             let is_in = |(name, value): (&String, &Value)| {
-                other.get(name).is_some_and(|theirs| is_same(name, value, theirs))
+                right.get(name).is_some_and(|theirs| is_same(name, value, theirs))
             };
-            one.len() == other.len() && one.iter().all(is_in)
+            one.len() == right.len() && one.iter().all(is_in)
         }
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equivalent(one, other))
+        (Value::Array(one), Value::Array(right)) => {
+            one.len() == right.len() && one.iter().zip(right).all(|(one, right)| is_equivalent(one, right))
         }
-        _ => one == other,
+        _ => left == right,
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_again_is_told_from_something_else_and_from_another_generation() {
+    fn a_repeated_statement_is_distinguished_from_another_one_and_from_another_generation() {
         let before = status("7", 1, "good");
         assert!(status("8", 1, "good").is_same_as(&before), "it was written, so that it has another version");
         assert!(!status("8", 1, "better").is_same_as(&before));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_conditions_and_what_others_say_are_no_difference() {
+    fn the_order_of_conditions_and_conditions_of_others_make_no_difference() {
         let owed =
             |existing: &Value| status("7", 1, "good").pending_update(existing, 0).map(|owed| owed.differing);
         let mut written = status("7", 1, "good").merged(&Value::Null, 0).unwrap();

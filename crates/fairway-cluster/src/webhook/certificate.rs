@@ -64,9 +64,9 @@ struct Contents {
 impl Certificate {
     /// Reads the files.
     pub(crate) fn read(files: CertificateFiles) -> Result<Self, CertificateError> {
-        let seen = Contents::read(&files)?;
-        let config = Arc::new(server_config(&files, &seen)?);
-        Ok(Self { files, seen_contents: seen, config })
+        let contents = Contents::read(&files)?;
+        let config = Arc::new(server_config(&files, &contents)?);
+        Ok(Self { files, seen_contents: contents, config })
     }
 
     /// The TLS configuration for new connections.

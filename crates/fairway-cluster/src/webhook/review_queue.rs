@@ -59,7 +59,7 @@ impl IngressReviewer {
         judged: impl Future<Output = Option<T>> + Send + 'static,
     ) -> Option<T> {
         let turns = self.permits.clone();
-        let whole = async move {
+        let review = async move {
             let turn = turns.acquire_owned().await.ok()?;
             let judged = tokio::spawn(async move {
                 let judged = judged.await;
@@ -68,7 +68,7 @@ impl IngressReviewer {
             });
             judged.await.ok().flatten()
         };
-        timeout(REVIEW_TIMEOUT, whole).await.ok().flatten()
+        timeout(REVIEW_TIMEOUT, review).await.ok().flatten()
     }
 }
 

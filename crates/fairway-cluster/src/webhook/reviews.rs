@@ -38,8 +38,8 @@ impl Reviews {
             Some(Verdict::NotOurs) => counts.not_ours += 1,
             Some(Verdict::Ours { errors, .. }) => {
                 let known = counts.judged.len() < MAX_NAMED_INGRESSES || counts.judged.contains_key(&ingress);
-                let place = if known { ingress } else { ObjectKey::default() };
-                counts.judged.entry(place).or_default()[usize::from(!errors.is_empty())] += 1;
+                let object = if known { ingress } else { ObjectKey::default() };
+                counts.judged.entry(object).or_default()[usize::from(!errors.is_empty())] += 1;
             }
         }
     }

@@ -106,7 +106,7 @@ impl Webhook {
 }
 
 async fn accept(listener: tokio::net::TcpListener, mut certificate: Certificate, judge: IngressReviewer) {
-    let mut places = ConnectionSlots::new(MAX_CONNECTIONS, SLOW_CLIENT_GRACE);
+    let mut slots = ConnectionSlots::new(MAX_CONNECTIONS, SLOW_CLIENT_GRACE);
     let mut look = interval(CERTIFICATE_POLL_INTERVAL);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -121,7 +121,7 @@ async fn accept(listener: tokio::net::TcpListener, mut certificate: Certificate,
             Ok((stream, peer)) => {
                 let acceptor = TlsAcceptor::from(certificate.config());
                 let judge = judge.clone();
-                places.serve(peer.ip(), |pace| serve(stream, acceptor, judge, pace)).await;
+                slots.serve(peer.ip(), |pace| serve(stream, acceptor, judge, pace)).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "the webhook cannot accept a connection");

@@ -198,13 +198,13 @@ fn log_lines_are_probed_on_the_hosts_whose_rule_leads_to_their_upstream() {
     ];
     plan.add_log(log.concat().as_bytes(), &served.snapshot).unwrap();
     let added: Vec<_> = plan.probes[before..].iter().map(Probe::to_string).collect();
-    let wanted = [
+    let expected = [
         "GET http://a.test/a/1",
         "GET http://a.test/a/1?x=1",
         "GET http://a.test/a/1?x=2",
         "HEAD http://a.test/b/2",
     ];
-    assert_eq!(added, wanted);
+    assert_eq!(added, expected);
     assert_eq!(plan.skipped.iter().map(|it| it.count).sum::<usize>(), 3, "{:?}", plan.skipped);
     let mut bounded = Plan::from_snapshot(&served.snapshot, Schemes::Http, 2);
     bounded.add_log(log.concat().as_bytes(), &served.snapshot).unwrap();

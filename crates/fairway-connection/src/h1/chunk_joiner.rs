@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_comes_alone_is_not_copied() {
+    fn a_single_chunk_is_not_copied() {
         let (large, small) = ([b'L'; MAX_GATHERED_CHUNK], *b"small");
         let at = |chunks: &[&[u8]]| gathered(chunks).iter().map(|(_, at)| *at).collect::<Vec<_>>();
         assert_eq!(at(&[&small]), [small.as_ptr()]);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_passed_on_again_after_it_was_refused() {
+    fn nothing_is_forwarded_again_after_a_refusal() {
         let workspace = Workspace::new();
         let mut gatherer = Gatherer::new(&workspace);
         let mut total_bytes = 0;

@@ -47,8 +47,8 @@ impl Channel for H2Downstream {
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        let taken = self.streams.borrow_mut().get_mut(self.slot).0.take_inbox();
-        let mut inbox = match taken {
+        let received = self.streams.borrow_mut().get_mut(self.slot).0.take_inbox();
+        let mut inbox = match received {
             Ok(inbox) => inbox,
             Err(None) => return Poll::Pending,
             Err(Some(step)) => {

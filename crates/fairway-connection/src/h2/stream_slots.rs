@@ -134,16 +134,16 @@ impl StreamSlots {
         wear: &mut Wear,
         may_drain: bool,
     ) {
-        let one = &mut self.slots[slot];
-        one.queued_heads.clear();
-        one.waker = None;
-        let is_worth_it = one.body_left.is_some_and(|left| left <= MAX_DRAINED_BODY_BYTES);
-        if may_drain && is_worth_it && one.stream.begin_drain(tools) {
-            one.draining_since = Some(tools.now.micros());
+        let entry = &mut self.slots[slot];
+        entry.queued_heads.clear();
+        entry.waker = None;
+        let is_worth_it = entry.body_left.is_some_and(|left| left <= MAX_DRAINED_BODY_BYTES);
+        if may_drain && is_worth_it && entry.stream.begin_drain(tools) {
+            entry.draining_since = Some(tools.now.micros());
             self.draining += 1;
             return;
         }
-        let asks = one.stream.is_under_way() && wear.count_reset(tools.now.micros());
+        let asks = entry.stream.is_under_way() && wear.count_reset(tools.now.micros());
         self.close(slot, tools);
         if asks {
             tools.codec.ping(RESET_PING);
@@ -152,10 +152,10 @@ impl StreamSlots {
 
     /// Closes the stream and frees its slot.
     pub(super) fn close(&mut self, slot: usize, tools: &mut StreamContext<'_, ClientRole>) {
-        let one = &mut self.slots[slot];
-        one.stream.close(tools);
-        one.is_in_use = false;
-        self.draining -= usize::from(one.draining_since.take().is_some());
+        let entry = &mut self.slots[slot];
+        entry.stream.close(tools);
+        entry.is_in_use = false;
+        self.draining -= usize::from(entry.draining_since.take().is_some());
         self.vacant.push(slot);
     }
 

@@ -132,12 +132,12 @@ impl Streams {
             turns.granted.clear();
             turns.is_crowded = false;
         }
-        let mut left = usize::MAX;
-        while left > 0
+        let mut budget = usize::MAX;
+        while budget > 0
             && let Some(turn) = self.codec.next_turn(self.now)
         {
-            left = left.min(turn.room);
-            left -= self.grant(turn, left);
+            budget = budget.min(turn.room);
+            budget -= self.grant(turn, budget);
         }
         let Self { codec, streams, write_turns: turns, .. } = self;
         for granted in turns.iter().flat_map(|turns| &turns.granted) {
@@ -174,8 +174,8 @@ impl Streams {
         let turns = self.write_turns.as_deref();
         let is_shared =
             turns.is_some_and(|it| it.is_crowded || it.granted.iter().any(|granted| granted.slot != slot));
-        let own = turns.and_then(|it| it.granted.iter().find(|granted| granted.slot == slot));
-        let granted = own.map_or(0, |own| own.bytes);
+        let own_grant = turns.and_then(|it| it.granted.iter().find(|granted| granted.slot == slot));
+        let granted = own_grant.map_or(0, |own| own.bytes);
         let (stream, mut tools) = self.get_mut(slot);
         let Some(room) = stream.room(&mut tools)? else { return Ok(None) };
         if !is_shared || !stream.has_more() {

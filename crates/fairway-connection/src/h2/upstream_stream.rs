@@ -142,11 +142,11 @@ impl<S: Transport> Channel for H2Upstream<S> {
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
         let slot = self.slot();
-        let taken = self.link.with_stream(slot, |carried, _| {
+        let received = self.link.with_stream(slot, |carried, _| {
             carried.register_waker(cx);
             carried.stream.take_inbox()
         });
-        let mut inbox = match taken {
+        let mut inbox = match received {
             Ok(inbox) => inbox,
             Err(None) => return Poll::Pending,
             Err(Some(step)) => {

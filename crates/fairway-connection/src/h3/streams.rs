@@ -84,11 +84,11 @@ pub(super) struct CodecFrames<'c> {
 
 impl Frames for CodecFrames<'_> {
     fn send_data(&mut self, data: &[u8], end: bool) -> usize {
-        let taken = if data.is_empty() { 0 } else { self.codec.send_data(self.quic, self.id, data) };
-        if end && taken == data.len() {
+        let accepted = if data.is_empty() { 0 } else { self.codec.send_data(self.quic, self.id, data) };
+        if end && accepted == data.len() {
             self.codec.finish(self.quic, self.id);
         }
-        taken
+        accepted
     }
 
     fn send_trailers(&mut self, trailers: &Trailers) {

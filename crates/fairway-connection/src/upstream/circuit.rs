@@ -236,8 +236,8 @@ impl Breaker {
         let is_counted = full != LimitReached::Connections || !is_spare;
         if is_counted {
             let one_more = |pending: u32| (pending < self.limits.pending).then(|| pending + 1);
-            let taken = circuit.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-            taken.map_err(|_| if self.limits.pending == 0 { full } else { LimitReached::Pending })?;
+            let place = circuit.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+            place.map_err(|_| if self.limits.pending == 0 { full } else { LimitReached::Pending })?;
         }
         let asks_others = full == LimitReached::Connections && (is_spare || !self.is_exclusive);
         Ok(PendingRequest {

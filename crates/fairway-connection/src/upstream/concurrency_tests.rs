@@ -73,7 +73,7 @@ impl Simulated {
 }
 
 #[test]
-fn under_load_the_limit_is_from_once_to_twice_what_is_answered_without_delay_and_nothing_is_lost() {
+fn under_load_the_limit_is_one_to_two_times_the_capacity_and_no_response_is_lost() {
     for capacity in [8.0, 100.0, 1000.0] {
         for millis in [5.0, 50.0, 500.0] {
             let mut simulated = Simulated::new(capacity, millis, 2);
@@ -87,14 +87,14 @@ fn under_load_the_limit_is_from_once_to_twice_what_is_answered_without_delay_and
 }
 
 #[test]
-fn a_new_limit_reaches_what_a_fast_backend_takes_within_a_second() {
+fn a_new_limit_reaches_the_capacity_of_a_fast_backend_within_a_second() {
     let mut simulated = Simulated::new(1000.0, 20.0, 20);
     simulated.pass(1);
     assert!(simulated.relative() > 1.0, "{}", simulated.relative());
 }
 
 #[test]
-fn the_limit_follows_a_capacity_that_falls_and_comes_back() {
+fn the_limit_follows_a_falling_and_recovering_capacity() {
     let mut simulated = Simulated::new(100.0, 20.0, 5);
     simulated.pass(20);
     simulated.capacity = 20.0;
@@ -107,7 +107,7 @@ fn the_limit_follows_a_capacity_that_falls_and_comes_back() {
 }
 
 #[test]
-fn a_backend_that_is_slower_for_good_gets_its_limit_back_within_seconds() {
+fn a_permanently_slower_backend_regains_its_limit_within_seconds() {
     for factor in [1.3, 2.0, 3.0, 10.0] {
         let mut simulated = Simulated::new(100.0, 20.0, 5);
         simulated.pass(20);
@@ -149,7 +149,7 @@ fn a_limit_that_few_requests_come_near_stays() {
 }
 
 #[test]
-fn one_that_requests_come_near_without_delay_grows_and_no_further_than_its_maximum() {
+fn a_limit_close_to_its_load_grows_up_to_its_maximum() {
     let mut simulated = Simulated::new(1e6, 20.0, 10);
     simulated.demand = 300.0;
     simulated.pass(20);
@@ -173,7 +173,7 @@ fn hang(simulated: &mut Simulated, count: u32, seconds: u64) {
 }
 
 #[test]
-fn timeouts_lower_the_limit_to_its_minimum_and_do_not_count_as_what_responses_take() {
+fn timeouts_lower_the_limit_and_do_not_count_as_response_times() {
     let mut simulated = Simulated::new(100.0, 20.0, 5);
     simulated.pass(10);
     let (limit, tolerated) = (simulated.gradient.limit(), simulated.gradient.tolerated_seconds());
@@ -188,7 +188,7 @@ fn timeouts_lower_the_limit_to_its_minimum_and_do_not_count_as_what_responses_ta
 }
 
 #[test]
-fn too_few_responses_move_nothing() {
+fn too_few_responses_do_not_change_the_limit() {
     let mut simulated = Simulated::new(100.0, 20.0, 5);
     simulated.pass(10);
     let limit = simulated.gradient.limit();
@@ -209,7 +209,7 @@ fn a_few_slow_responses_weigh_little() {
 }
 
 #[test]
-fn a_response_of_a_new_limit_that_is_in_use_is_told_at_once_and_later_ones_from_time_to_time() {
+fn changes_of_a_limit_in_use_are_reported_at_once_and_then_periodically() {
     let now = Instant::now();
     let within = bounds(10, 100);
     let concurrency = Concurrency::new(within, now);

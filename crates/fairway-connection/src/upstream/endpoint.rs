@@ -246,11 +246,11 @@ impl<H: Hop> Endpoint<H> {
     }
 
     /// Adds a new connection to the pool if it can be shared. Returns what to lend of it.
-    pub(crate) fn open(&self, hop: H, place: Option<Rc<ConnectionPermit>>) -> Box<Pooled<H>> {
+    pub(crate) fn open(&self, hop: H, permit: Option<Rc<ConnectionPermit>>) -> Box<Pooled<H>> {
         self.pending_connects.opened.set(self.pending_connects.opened.get().wrapping_add(1));
         let (hop, answered) = (Some(hop), Instant::now());
         let mut connection =
-            Box::new(Pooled { hop, is_part: false, served: 0, last_response_at: answered, permit: place });
+            Box::new(Pooled { hop, is_part: false, served: 0, last_response_at: answered, permit });
         let Share::Part(hop) = connection.hop().try_share() else { return connection };
         let part = connection.split_off(hop, None);
         // Nothing is pooled for an endpoint without groups: the connection ends with this exchange.

@@ -42,7 +42,7 @@ pub(super) struct Ticket {
 impl Gate {
     /// Acquires a permit if fewer than `most` are in use.
     pub(super) fn try_acquire(&self, limit: u32) -> bool {
-        let one_more = |taken: u32| (taken < limit).then(|| taken + 1);
+        let one_more = |increment: u32| (increment < limit).then(|| increment + 1);
         self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_not_heard_goes_to_the_next_and_one_that_finds_nothing_stays_first() {
+    fn an_ignored_wakeup_goes_to_the_next_waiter_and_a_failed_attempt_keeps_its_place() {
         let gate = Gate::default();
         assert!(gate.try_acquire(1) && !gate.try_acquire(1));
         let [one, mut two, mut three] = [(); 3].map(|()| wait(&gate));

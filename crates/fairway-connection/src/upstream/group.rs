@@ -106,8 +106,8 @@ impl TriedMembers {
     /// Records that it failed after the connect. Whether the endpoint is to blame depends on the next attempt.
     pub fn accuse(&mut self, member: u32) {
         self.insert(member);
-        let place = self.iter().position(|tried| tried == member);
-        self.accused |= place.map_or(0, |place| 1 << place);
+        let index = self.iter().position(|tried| tried == member);
+        self.accused |= index.map_or(0, |place| 1 << place);
     }
 
     fn contains(&self, member: usize) -> bool {
@@ -349,8 +349,8 @@ impl<H: Hop> Group<H> {
         }
         let owner =
             if belongs == Affinity::Anywhere { None } else { self.pick_affine(belongs, tried, random, now) };
-        let chosen = owner.or_else(|| self.pick_balanced(tried, random, now))?;
-        self.pick_member(chosen, now)
+        let picked = owner.or_else(|| self.pick_balanced(tried, random, now))?;
+        self.pick_member(picked, now)
     }
 
     /// Picks this member for an attempt that begins.
@@ -397,11 +397,11 @@ impl<H: Hop> Group<H> {
                     })
                 };
                 let count = usize::from(count.get()).min(ranked().count());
-                let mut chosen = ranked().max()?;
+                let mut candidate = ranked().max()?;
                 for _ in 0..random.usize(..count) {
-                    chosen = ranked().filter(|other| *other < chosen).max()?;
+                    candidate = ranked().filter(|other| *other < candidate).max()?;
                 }
-                Some(chosen.1)
+                Some(candidate.1)
             }
         }
     }
@@ -414,8 +414,8 @@ impl<H: Hop> Group<H> {
             return Some(near);
         }
         let start = self.start_index(self.members.len(), random);
-        let chosen = self.pick_best(self.indices_from(start), tried, random, now);
-        chosen.or_else(|| self.candidates(start, tried, now).find(|index| self.takes_more(*index)))
+        let picked = self.pick_best(self.indices_from(start), tried, random, now);
+        picked.or_else(|| self.candidates(start, tried, now).find(|index| self.takes_more(*index)))
     }
 
     /// A member of the nearest tier that takes the request; `None` if all members should be balanced.
@@ -516,8 +516,8 @@ impl<H: Hop> Group<H> {
 
     /// As [`Self::has_room`], among untried endpoints.
     pub fn has_untried(&self, tried: &TriedMembers) -> bool {
-        let mut left = self.candidates(0, tried, Instant::now());
-        left.any(|index| !tried.contains(index) && self.takes_more(index))
+        let mut candidates = self.candidates(0, tried, Instant::now());
+        candidates.any(|index| !tried.contains(index) && self.takes_more(index))
     }
 
     /// Picks an endpoint to race against a late connect: an untried healthy one, or otherwise an ejected one. Never one

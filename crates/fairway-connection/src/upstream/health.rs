@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_connect_ejects_at_once_and_three_other_failures_do() {
+    fn a_failed_connect_or_three_other_failures_eject() {
         let now = Instant::now();
         assert!(!fail(Health::default(), Blame::Connect, now).is_healthy());
         let twice = fail(fail(Health::default(), Blame::BeforeHead, now), Blame::BeforeHead, now);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_says_how_many_failures_eject_and_for_how_long() {
+    fn a_backend_sets_the_number_of_failures_and_the_time_of_an_ejection() {
         let mut now = Instant::now();
         let mut health = Health::default();
         for _ in 0..254 {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_ejects_only_a_suspect_endpoint_changes() {
+    fn without_ejection_only_suspected_endpoints_change_state() {
         let now = Instant::now();
         assert_eq!(
             (EjectionPolicy::from_settings(Some(Ejection::Never)), EjectionPolicy::from_settings(None)),

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_holds_for_a_minute_and_is_gone_after_two() {
+    fn a_peak_is_kept_for_a_minute_and_forgotten_after_two() {
         for peak_at in [0, 1, 30, 58, 59, 60, 61] {
             let load = (0..240).map(|second| if second == peak_at { 500 } else { 7 });
             let marks = marks(load);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_a_rise_at_once_and_a_fall_step_by_step() {
+    fn the_maximum_follows_rises_at_once_and_falls_in_steps() {
         let load = (0..600).map(|second| match second {
             0..120 => 100,
             120..240 => 1000,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_when_a_minute_begins_belongs_to_it() {
+    fn requests_in_flight_at_the_start_of_a_minute_count_for_it() {
         let began = Instant::now();
         let water = HighWater::new(began);
         water.rise(40);

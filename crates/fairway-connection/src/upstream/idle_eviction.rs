@@ -21,14 +21,14 @@ impl<H: Hop> DescriptorRoom<H> {
     }
 
     /// Whether `more` descriptors fit into the worker's share, after closing idle connections if necessary.
-    pub fn make_room(&self, more: usize) -> bool {
-        let excess = self.descriptors.excess(more);
+    pub fn make_room(&self, count: usize) -> bool {
+        let excess = self.descriptors.excess(count);
         if excess == 0 {
             return true;
         }
         // Closes some more than needed, so that a full worker does not search its endpoints for every connection.
         self.groups.close_idle(excess.max(self.groups.idle_connections() / 8));
-        self.descriptors.excess(more) == 0
+        self.descriptors.excess(count) == 0
     }
 
     /// Closes all idle connections. Returns whether there was one.

@@ -83,7 +83,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn health_is_told_as_of_now() {
+    fn health_is_reported_as_of_now() {
         let now = Instant::now();
         let state_of = |health| EndpointState::from_health(health, now);
         assert_eq!(state_of(Health::Good { failures: 4 }).failures, 133);
@@ -98,8 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn what_workers_know_is_added_up_and_of_times_the_longest_counts() {
-        let one = EndpointState {
+    fn counts_of_workers_are_added_and_the_longest_times_are_used() {
+        let state = EndpointState {
             workers: 1,
             ejected_by: 1,
             ejected_for: SECOND,
@@ -110,8 +110,8 @@ mod tests {
             ..EndpointState::default()
         };
         let mut both = EndpointState { workers: 1, failures: 33, idle: 5, ..EndpointState::default() };
-        both.merge(&one);
-        let expected = EndpointState { workers: 2, failures: 33, idle: 8, ..one };
+        both.merge(&state);
+        let expected = EndpointState { workers: 2, failures: 33, idle: 8, ..state };
         assert_eq!(both, expected);
     }
 }

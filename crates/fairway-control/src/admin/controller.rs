@@ -133,9 +133,9 @@ fn has_no_endpoint(rule: &Rule, config: &Config) -> bool {
     let (Action::Forward(backends), false) = (&rule.action, rule.labels.ingress.is_empty()) else {
         return false;
     };
-    let own = backends.iter().filter_map(|it| config.backends.get(&it.backend));
-    let mut own = own.filter(|backend| backend.service.name == rule.labels.service);
-    own.any(|backend| backend.endpoints.is_empty())
+    let own_backends = backends.iter().filter_map(|it| config.backends.get(&it.backend));
+    let mut same_service = own_backends.filter(|backend| backend.service.name == rule.labels.service);
+    same_service.any(|backend| backend.endpoints.is_empty())
 }
 
 #[cfg(test)]

@@ -148,7 +148,7 @@ async fn accept(
     audience: Audience,
     is_left: watch::Receiver<bool>,
 ) {
-    let mut places = ConnectionSlots::new(MAX_CONNECTIONS, Duration::ZERO);
+    let mut slots = ConnectionSlots::new(MAX_CONNECTIONS, Duration::ZERO);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -158,7 +158,7 @@ async fn accept(
         match accepted {
             Ok((stream, peer)) => {
                 let (pages, is_left) = (pages.clone(), is_left.clone());
-                places.serve(peer.ip(), |pace| serve(stream, pages, audience, pace, is_left)).await;
+                slots.serve(peer.ip(), |pace| serve(stream, pages, audience, pace, is_left)).await;
                 // A request that arrives with its connection is answered before a later connection can take its slot.
                 yield_now().await;
             }

@@ -57,22 +57,22 @@ impl ScrapeLimits {
         audience: Audience,
         pace: &ConnectionHandle,
     ) -> Option<Arc<ScrapePermit>> {
-        let places = match audience {
+        let group = match audience {
             Audience::Operators => &self.operators,
             Audience::Probes => &self.probes,
         };
-        let place = places.register(pace)?;
-        let mut free = pin!(Arc::clone(&places.free).acquire_owned());
+        let scrape_permit = group.register(pace)?;
+        let mut free = pin!(Arc::clone(&group.free).acquire_owned());
         let permit = loop {
             tokio::select! {
                 biased;
                 permit = &mut free => break permit.expect("the semaphore is never closed"),
-                () = sleep(RECHECK_INTERVAL) => places.close_slowest(),
+                () = sleep(RECHECK_INTERVAL) => group.close_slowest(),
             }
         };
-        _ = place.permit.set(permit);
+        _ = scrape_permit.permit.set(permit);
         pace.wait_for_client();
-        Some(place)
+        Some(scrape_permit)
     }
 }
 
@@ -82,9 +82,9 @@ impl AudienceScrapes {
         if known.iter().filter(|other| other.pace.has_same_peer(pace)).count() >= MAX_SCRAPES {
             return None;
         }
-        let place = Arc::new(ScrapePermit { pace: pace.clone(), permit: OnceLock::new() });
-        self.permits.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&place));
-        Some(place)
+        let permit = Arc::new(ScrapePermit { pace: pace.clone(), permit: OnceLock::new() });
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&permit));
+        Some(permit)
     }
 
     fn close_slowest(&self) {
@@ -112,8 +112,8 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    pub(super) fn new(parts: TextChunks, place: Arc<ScrapePermit>) -> Self {
-        Self { chunks: parts, _place: place }
+    pub(super) fn new(parts: TextChunks, permit: Arc<ScrapePermit>) -> Self {
+        Self { chunks: parts, _place: permit }
     }
 }
 
@@ -160,8 +160,8 @@ mod tests {
             counted.fetch_add(1, Ordering::Relaxed);
             format!("{number}\n")
         });
-        let place = locate(&ScrapeLimits::default(), Audience::Probes, &client(1)).await.unwrap();
-        let mut body = Scrape::new(Box::new(chunks), place);
+        let permit = locate(&ScrapeLimits::default(), Audience::Probes, &client(1)).await.unwrap();
+        let mut body = Scrape::new(Box::new(chunks), permit);
         for taken in 1..=3 {
             let frame = body.frame().await.unwrap().unwrap();
             assert_eq!(frame.into_data().unwrap(), format!("{}\n", taken - 1));
@@ -174,13 +174,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_scrape_waits_for_a_permit_of_its_own_audience() {
         let scrapes = ScrapeLimits::default();
-        let mut taken = Vec::new();
+        let mut permits = Vec::new();
         for number in 0..4 {
-            taken.push(locate(&scrapes, Audience::Probes, &client(number)).await.unwrap());
+            permits.push(locate(&scrapes, Audience::Probes, &client(number)).await.unwrap());
         }
         assert!(locate(&scrapes, Audience::Probes, &client(9)).await.is_none(), "all places are taken");
         assert!(locate(&scrapes, Audience::Operators, &client(9)).await.is_some());
-        taken.pop();
+        permits.pop();
         let next = locate(&scrapes, Audience::Probes, &client(9)).await;
         assert!(next.is_some(), "a client that has its text, or is gone, makes room");
     }

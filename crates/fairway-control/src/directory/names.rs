@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_manifests_from_what_editors_leave() {
+    fn manifests_are_distinguished_from_files_of_editors() {
         let root = Path::new("conf");
         for (path, kind) in [
             ("conf/web.yaml", NameKind::Manifest),

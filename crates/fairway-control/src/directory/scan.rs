@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn follows_links_once_and_skips_what_is_hidden() {
+    fn links_are_followed_once_and_hidden_files_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         fs::create_dir_all(root.join("sub/.hidden")).unwrap();

@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn a_body_is_text_or_bytes_and_marked_if_truncated() {
         let head = head();
-        let whole = CheckedRequest { body: "é".as_bytes(), size: Some(2), ..request(&head) };
-        let http = sent_http(&whole);
+        let complete = CheckedRequest { body: "é".as_bytes(), size: Some(2), ..request(&head) };
+        let http = sent_http(&complete);
         assert_eq!((http.body.as_str(), http.raw_body.len(), http.size), ("é", 0, 2));
         assert_eq!(http.headers[PARTIAL_BODY_HEADER], "false");
         let cut = CheckedRequest { body: &"é".as_bytes()[..1], is_body_partial: true, ..request(&head) };

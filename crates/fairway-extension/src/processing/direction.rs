@@ -134,8 +134,8 @@ impl Direction {
                 MAX_HELD_BYTES.saturating_sub(self.input.len() + outbox.bytes(self.side))
             }
             BodyMode::Buffered | BodyMode::BufferedPartial if self.stage == DirectionStage::Body => {
-                let taken = self.input.len() + if self.in_flight.is_some() { max_buffered } else { 0 };
-                (max_buffered + MAX_HELD_BYTES).saturating_sub(taken)
+                let buffered = self.input.len() + if self.in_flight.is_some() { max_buffered } else { 0 };
+                (max_buffered + MAX_HELD_BYTES).saturating_sub(buffered)
             }
             _ => MAX_HELD_BYTES.saturating_sub(self.input.len() + in_flight + self.event_bytes),
         }
@@ -238,8 +238,8 @@ impl Direction {
                 }
                 if self.ended.is_some() {
                     self.is_whole = true;
-                    let whole = mem::take(&mut self.input);
-                    self.send_piece(whole, outbox);
+                    let buffered = mem::take(&mut self.input);
+                    self.send_piece(buffered, outbox);
                 }
             }
             (DirectionStage::Body, BodyMode::BufferedPartial) if self.in_flight.is_none() => {

@@ -1,4 +1,4 @@
-//! A minimal data plane: drives a [`Processor`], and records what was forwarded and what the service got.
+//! A minimal data plane: drives a [`Processor`], and records the forwarded data and the messages of the service.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -58,9 +58,9 @@ pub struct PendingAgreement {
 
 impl ServedGateway {
     /// Whether it is the same Gateway, at this generation or a later one, with all of these addresses bound.
-    fn covers(&self, wanted: &Self) -> bool {
-        let is_bound = wanted.bound.is_subset(&self.bound) && wanted.datagrams.is_subset(&self.datagrams);
-        self.uid == wanted.uid && self.generation >= wanted.generation && is_bound
+    fn covers(&self, desired: &Self) -> bool {
+        let is_bound = desired.bound.is_subset(&self.bound) && desired.datagrams.is_subset(&self.datagrams);
+        self.uid == desired.uid && self.generation >= desired.generation && is_bound
     }
 }
 
@@ -80,11 +80,11 @@ impl Agreement {
     }
 
     /// What is not agreed of the Gateways that the leader serves, given the other `ready` replicas.
-    pub fn open(&mut self, wanted: &ServedGateways, ready: &BTreeSet<Arc<str>>) -> PendingAgreement {
+    pub fn open(&mut self, desired: &ServedGateways, ready: &BTreeSet<Arc<str>>) -> PendingAgreement {
         self.replicas.retain(|name, _| ready.contains(name));
-        self.agreed.retain(|gateway, _| wanted.contains_key(gateway));
+        self.agreed.retain(|gateway, _| desired.contains_key(gateway));
         let mut open = PendingAgreement::default();
-        for (gateway, served) in wanted {
+        for (gateway, served) in desired {
             if self.agreed.get(gateway) == Some(served) {
                 continue;
             }
@@ -100,10 +100,10 @@ impl Agreement {
         open
     }
 
-    fn serves(&self, name: &Arc<str>, gateway: &ObjectKey, wanted: &ServedGateway) -> bool {
+    fn serves(&self, name: &Arc<str>, gateway: &ObjectKey, desired: &ServedGateway) -> bool {
         self.replicas.get(name).is_some_and(|replica| {
             replica.missed_polls >= MAX_MISSED_POLLS
-                || replica.serves.get(gateway).is_some_and(|it| it.covers(wanted))
+                || replica.serves.get(gateway).is_some_and(|it| it.covers(desired))
         })
     }
 }
@@ -125,8 +125,8 @@ mod tests {
         names.iter().map(|name| Arc::from(*name)).collect()
     }
 
-    fn is_open(agreement: &mut Agreement, wanted: &ServedGateways, names: &[&str]) -> bool {
-        !agreement.open(wanted, &ready(names)).gateways.is_empty()
+    fn is_open(agreement: &mut Agreement, desired: &ServedGateways, names: &[&str]) -> bool {
+        !agreement.open(desired, &ready(names)).gateways.is_empty()
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_cannot_be_asked_does_not_hold_gateways_up_for_ever() {
+    fn an_unreachable_replica_does_not_block_gateways_forever() {
         let (mut agreement, wanted) = (Agreement::default(), serving(1, &[20_000]));
         let mut times = 0;
         while is_open(&mut agreement, &wanted, &["a"]) {

@@ -44,9 +44,9 @@ pub fn slice(service: &str, original: &str) -> String {
 }
 
 /// `gw-`, the beginning of the name, and a hash of the whole.
-fn shorten(name: &str, whole: &str) -> String {
+fn shorten(name: &str, full_name: &str) -> String {
     let begin: String = to_dns_label(name).chars().take(KEPT_NAME_CHARS).collect();
-    format!("gw-{begin}-{}", hash(whole))
+    format!("gw-{begin}-{}", hash(full_name))
 }
 
 /// Replaces characters that a DNS label cannot contain with hyphens.
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_name_is_kept_and_a_long_one_is_cut_and_stays_unique() {
+    fn a_short_name_is_kept_and_a_long_one_is_truncated_and_unique() {
         assert_eq!(address_of("edge", None), "edge-fairway");
         let (long, other) = ("a".repeat(252) + "b", "a".repeat(252) + "c");
         let name = address_of(&long, None);

@@ -116,11 +116,11 @@ impl FleetState<'_> {
 
     /// Every requested address must be visible: an IP address on the Service created for it, a host name on any
     /// Service of the Gateway, because no Service field requests a host name.
-    fn static_addresses(&self, wanted: &WantedGateway, desired: &[DesiredService]) -> GatewayAddresses {
+    fn static_addresses(&self, gateway: &WantedGateway, desired: &[DesiredService]) -> GatewayAddresses {
         let (mut usable, mut missing) = (Vec::new(), Vec::new());
         let mut shown_by_all = Vec::new();
         for service in desired {
-            let found = self.service_addresses(&wanted.uid, service).unwrap_or_default();
+            let found = self.service_addresses(&gateway.uid, service).unwrap_or_default();
             if let Some(asked) = service.address {
                 match found.iter().find(|address| address.value.parse() == Ok(asked)) {
                     Some(address) => usable.push(address.clone()),
@@ -130,7 +130,7 @@ impl FleetState<'_> {
             shown_by_all.extend(found);
         }
         let first = &desired[0].key;
-        for asked in &wanted.addresses {
+        for asked in &gateway.addresses {
             match &asked.value {
                 Some(value) if value.parse::<IpAddr>().is_ok() => {}
                 Some(value) => match shown_by_all.iter().find(|it| it.value.eq_ignore_ascii_case(value)) {
@@ -147,10 +147,10 @@ impl FleetState<'_> {
         GatewayAddresses::NotUsable { why: missing.join("; ").into(), usable }
     }
 
-    fn unassigned_reason(&self, wanted: &str, key: &ObjectKey) -> String {
+    fn unassigned_reason(&self, address: &str, key: &ObjectKey) -> String {
         match self.problem(key) {
-            Some(problem) => format!("{wanted}: {problem}"),
-            None => format!("{wanted} is not given to the Service {key}"),
+            Some(problem) => format!("{address}: {problem}"),
+            None => format!("{address} is not given to the Service {key}"),
         }
     }
 }
@@ -185,7 +185,7 @@ mod tests {
             let gateway = ObjectKey::new("shop", "edge");
             let address =
                 |value: &&str| WantedAddress { kind: AddressKind::Ip, value: Some((*value).into()) };
-            let wanted = WantedGateway {
+            let wanted_gateway = WantedGateway {
                 uid: "u".into(),
                 created: None,
                 class: "fairway".into(),
@@ -200,7 +200,7 @@ mod tests {
             let mut given_ports = Ports::default();
             given_ports.settle(ports.iter().map(|port| (&gateway, *port)), true, range);
             let (services, problems) = (BTreeMap::new(), BTreeMap::new());
-            Self { gateway, wanted_gateway: wanted, ports: given_ports, range, services, problems }
+            Self { gateway, wanted_gateway, ports: given_ports, range, services, problems }
         }
 
         fn desired(&self) -> Vec<DesiredService> {
@@ -262,15 +262,15 @@ mod tests {
         let half =
             |address: SocketAddr| if address.is_ipv4() { PortState::Bound } else { PortState::Pending };
         assert_eq!(reason_for(&half).state, PortState::Pending);
-        let taken = |address: SocketAddr| match address.is_ipv4() {
+        let is_bound = |address: SocketAddr| match address.is_ipv4() {
             true => PortState::Pending,
             false => PortState::Failed("taken".into()),
         };
-        assert_eq!(reason_for(&taken), PortPlacement { bind, state: PortState::Failed("taken".into()) });
+        assert_eq!(reason_for(&is_bound), PortPlacement { bind, state: PortState::Failed("taken".into()) });
     }
 
     #[test]
-    fn both_transports_of_a_number_have_one_port_of_the_pods_and_states_of_their_own() {
+    fn tcp_and_udp_of_a_port_number_share_a_pod_port_and_have_separate_states() {
         let mut scene = Scene::new(&[53], &[]);
         scene.wanted_gateway.ports.insert(53, PortTransport::Both);
         let placement = scene.placement(&|protocol, _| match protocol {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_are_those_of_the_service_once_it_has_some() {
+    fn the_addresses_of_a_gateway_are_those_of_its_service() {
         let mut scene = Scene::new(&[80], &[]);
         assert_eq!(
             scene.addresses(),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_name_that_is_asked_for_is_usable_when_a_service_shows_it() {
+    fn a_requested_host_name_is_usable_when_a_service_shows_it() {
         let mut scene = asking_for_host_name(Some("edge.example.com"));
         scene.set_addresses(0, &["192.0.2.7", "lb.example.net"]);
         let why = "edge.example.com is not given to the Service shop/edge-fairway".into();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_is_used_up_is_named_with_its_flag() {
+    fn an_exhausted_port_range_is_reported_with_its_flag() {
         let scene = Scene::new(&[80, 443, 8080], &[]);
         let expected = "no port of --gateway-ports 20000-20001 is free for port 8080";
         assert_eq!(scene.addresses(), GatewayAddresses::NoResources(expected.into()));

@@ -86,8 +86,9 @@ impl Ports {
     #[must_use]
     pub fn read(data: &BTreeMap<String, String>) -> Self {
         let lines = data.get(LIST_KEY).map(String::as_str).unwrap_or_default().lines();
-        let mut taken = BTreeSet::new();
-        let assigned_ports = lines.filter_map(parse_entry).filter(|(_, port)| taken.insert(*port)).collect();
+        let mut pod_ports = BTreeSet::new();
+        let assigned_ports =
+            lines.filter_map(parse_entry).filter(|(_, port)| pod_ports.insert(*port)).collect();
         Self {
             assigned: assigned_ports,
             last: data.get(LAST_PORT_KEY).and_then(|text| text.parse().ok()).unwrap_or(0),
@@ -131,13 +132,13 @@ impl Ports {
         let before = self.assigned.clone();
         let keep: BTreeSet<GatewayPort> = wanted.clone().map(|(key, port)| (key.clone(), port)).collect();
         self.assigned.retain(|wanted, given| (!is_all || keep.contains(wanted)) && range.contains(*given));
-        let mut taken: BTreeSet<u16> = self.assigned.values().copied().collect();
+        let mut used_ports: BTreeSet<u16> = self.assigned.values().copied().collect();
         for (gateway, port) in wanted {
             if self.pod_port(gateway, port).is_some() {
                 continue;
             }
-            let Some(free) = self.find_free(range, &taken) else { break };
-            taken.insert(free);
+            let Some(free) = self.find_free(range, &used_ports) else { break };
+            used_ports.insert(free);
             self.last = free;
             self.assigned.insert((gateway.clone(), port), free);
         }
@@ -150,12 +151,12 @@ impl Ports {
         self.assigned.values().filter(|given| range.contains(**given)).count() >= range.len()
     }
 
-    fn find_free(&self, range: PortRange, taken: &BTreeSet<u16>) -> Option<u16> {
-        if taken.len() >= range.len() {
+    fn find_free(&self, range: PortRange, used_ports: &BTreeSet<u16>) -> Option<u16> {
+        if used_ports.len() >= range.len() {
             return None;
         }
         let mut port = range.next_port(self.last);
-        while taken.contains(&port) {
+        while used_ports.contains(&port) {
             port = range.next_port(port);
         }
         Some(port)
@@ -177,9 +178,9 @@ mod tests {
         ObjectKey::new("shop", name)
     }
 
-    fn allocate(ports: &mut Ports, wanted: &[(&str, u16)], range: &str) -> bool {
-        let wanted: Vec<_> = wanted.iter().map(|(name, port)| (key(name), *port)).collect();
-        ports.settle(wanted.iter().map(|(key, port)| (key, *port)), true, range.parse().unwrap())
+    fn allocate(ports: &mut Ports, requests: &[(&str, u16)], range: &str) -> bool {
+        let keyed_requests: Vec<_> = requests.iter().map(|(name, port)| (key(name), *port)).collect();
+        ports.settle(keyed_requests.iter().map(|(key, port)| (key, *port)), true, range.parse().unwrap())
     }
 
     #[test]
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_is_used_up_leaves_the_last_ones_without() {
+    fn an_exhausted_range_leaves_the_last_ports_unassigned() {
         let mut ports = Ports::default();
         allocate(&mut ports, &[("a", 80), ("a", 443), ("b", 80)], "20000-20001");
         assert_eq!((ports.pod_port(&key("a"), 443), ports.pod_port(&key("b"), 80)), (Some(20_001), None));
@@ -210,9 +211,9 @@ mod tests {
     fn an_incomplete_list_frees_no_ports() {
         let mut ports = Ports::default();
         allocate(&mut ports, &[("a", 80), ("b", 80)], "20000-20003");
-        let more = [(key("b"), 80), (key("c"), 80)];
-        let wanted = more.iter().map(|(key, port)| (key, *port));
-        assert!(ports.settle(wanted, false, "20000-20003".parse().unwrap()));
+        let unknown_claims = [(key("b"), 80), (key("c"), 80)];
+        let claims = unknown_claims.iter().map(|(key, port)| (key, *port));
+        assert!(ports.settle(claims, false, "20000-20003".parse().unwrap()));
         assert_eq!(
             [ports.pod_port(&key("a"), 80), ports.pod_port(&key("c"), 80)],
             [Some(20_000), Some(20_002)]

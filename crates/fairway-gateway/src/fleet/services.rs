@@ -142,27 +142,29 @@ pub(crate) fn port_name(protocol: &str, port: u16) -> String {
     format!("{}-{port}", protocol.to_ascii_lowercase())
 }
 
-fn metadata(gateway: &ObjectKey, wanted: &WantedGateway, name: &str) -> ObjectMeta {
-    let own = [
+fn metadata(gateway: &ObjectKey, wanted_gateway: &WantedGateway, name: &str) -> ObjectMeta {
+    let own_labels = [
         (GATEWAY_LABEL.to_owned(), names::label(&gateway.name)),
-        (CLASS_LABEL.to_owned(), names::label(&wanted.class)),
+        (CLASS_LABEL.to_owned(), names::label(&wanted_gateway.class)),
         (MANAGED_BY.to_owned(), MANAGED_BY_FAIRWAY.to_owned()),
     ];
     let text = |(key, value): (&Arc<str>, &Arc<str>)| (key.to_string(), value.to_string());
     // Fairway's own entries come last and override those of the infrastructure.
-    let labels = wanted.labels.iter().map(text).chain(own).collect();
+    let labels = wanted_gateway.labels.iter().map(text).chain(own_labels).collect();
     let keys =
         |map: &BTreeMap<Arc<str>, Arc<str>>| map.keys().map(|key| &**key).collect::<Vec<_>>().join(",");
-    let mut listed = format!("labels={};annotations={}", keys(&wanted.labels), keys(&wanted.annotations));
-    if wanted.parameters.iter().any(|it| it.contains_key(TRAFFIC_POLICY)) {
+    let mut listed =
+        format!("labels={};annotations={}", keys(&wanted_gateway.labels), keys(&wanted_gateway.annotations));
+    if wanted_gateway.parameters.iter().any(|it| it.contains_key(TRAFFIC_POLICY)) {
         listed = format!("{listed};spec={TRAFFIC_POLICY}");
     }
-    let annotations = wanted.annotations.iter().map(text).chain([(FROM_INFRASTRUCTURE.to_owned(), listed)]);
+    let annotations =
+        wanted_gateway.annotations.iter().map(text).chain([(FROM_INFRASTRUCTURE.to_owned(), listed)]);
     let owner = OwnerReference {
         api_version: "gateway.networking.k8s.io/v1".to_owned(),
         kind: "Gateway".to_owned(),
         name: gateway.name.to_string(),
-        uid: wanted.uid.to_string(),
+        uid: wanted_gateway.uid.to_string(),
         controller: Some(true),
         block_owner_deletion: None,
     };
@@ -328,8 +330,8 @@ pub fn addresses(service: &Service) -> Vec<Address> {
         }
         _ => {
             let several = spec.and_then(|spec| spec.cluster_ips.clone()).unwrap_or_default();
-            let one = spec.and_then(|spec| spec.cluster_ip.clone());
-            let all = if several.is_empty() { one.into_iter().collect() } else { several };
+            let cluster_ip = spec.and_then(|spec| spec.cluster_ip.clone());
+            let all = if several.is_empty() { cluster_ip.into_iter().collect() } else { several };
             all.into_iter().filter(|ip| !ip.is_empty() && ip != "None").collect()
         }
     };

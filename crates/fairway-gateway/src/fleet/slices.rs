@@ -31,10 +31,10 @@ pub fn desired<'a>(
     pods: impl Iterator<Item = &'a EndpointSlice>,
 ) -> BTreeMap<ObjectKey, EndpointSlice> {
     let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
-    let wanted = |slice: &&EndpointSlice| families.is_empty() || families.contains(&slice.address_type);
+    let has_family = |slice: &&EndpointSlice| families.is_empty() || families.contains(&slice.address_type);
     let ports = should_be.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
     let ports: Vec<_> = ports.filter_map(port).collect();
-    pods.filter(wanted).map(|slice| copy_slice(service, should_be, slice, &ports)).collect()
+    pods.filter(has_family).map(|slice| copy_slice(service, should_be, slice, &ports)).collect()
 }
 
 fn port(port: &ServicePort) -> Option<EndpointPort> {
@@ -65,11 +65,12 @@ fn copy_slice(
         controller: Some(true),
         block_owner_deletion: None,
     };
-    let own = [(SERVICE_LABEL.to_owned(), owner), (SLICE_MANAGED_BY.to_owned(), SLICE_MANAGER.to_owned())];
+    let own_labels =
+        [(SERVICE_LABEL.to_owned(), owner), (SLICE_MANAGED_BY.to_owned(), SLICE_MANAGER.to_owned())];
     // Includes those of `spec.infrastructure` (Gateway API `GatewayInfrastructure`: on any resource created for the
     // Gateway).
     let mut labels = should_be.metadata.labels.clone().unwrap_or_default();
-    labels.extend(own);
+    labels.extend(own_labels);
     let metadata = ObjectMeta {
         name: Some(name),
         namespace: Some(namespace),
@@ -152,14 +153,14 @@ fn is_same(old: &EndpointSlice, new: &EndpointSlice) -> bool {
 /// How many replicas write before this one: the ready pods with smaller names, or all ready pods if this one is not
 /// ready.
 #[must_use]
-pub fn write_rank<'a>(pods: impl Iterator<Item = &'a EndpointSlice>, own: &str) -> usize {
+pub fn write_rank<'a>(pods: impl Iterator<Item = &'a EndpointSlice>, own_name: &str) -> usize {
     let endpoints = pods.flat_map(|slice| slice.endpoints.iter().flatten());
     let ready = endpoints.filter(|endpoint| is_ready(endpoint.conditions.as_ref()));
     let mut names: Vec<_> =
         ready.filter_map(|endpoint| endpoint.target_ref.as_ref()?.name.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
-    names.iter().position(|name| *name == own).unwrap_or(names.len())
+    names.iter().position(|name| *name == own_name).unwrap_or(names.len())
 }
 
 /// Unknown counts as ready (EndpointSlice API reference).
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_annotations_of_the_infrastructure_are_those_of_slices_too() {
+    fn labels_and_annotations_of_the_infrastructure_are_copied_to_slices() {
         let pods = [pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))];
         let before = desired_from(&service(&[]), &pods);
         let mut should_be = service(&[]);

@@ -67,7 +67,7 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<PolicyReading<Back
     let distribution = enum_value("spec.loadBalancing.trafficDistribution", distribution, &DISTRIBUTIONS)?;
     let limits = spec.limits.clone().unwrap_or_default();
     let delay = spec.hedging.as_ref().and_then(|hedging| hedging.connect_delay.as_deref());
-    let health = spec.health.as_ref().map(|of| health::read(of).map_err(invalid_in("health")));
+    let health = spec.health.as_ref().map(|settings| health::read(settings).map_err(invalid_in("health")));
     let outliers = spec.outlier_ejection.as_ref().map(backend_traffic::ejection);
     let outliers = outliers.transpose().map_err(invalid_in("outlierEjection"))?;
     let limit = backend_traffic::limits(&limits).map_err(invalid_in("limits"))?;
@@ -136,8 +136,10 @@ fn bodies(
     warnings: &mut Vec<PolicyWarning>,
 ) -> Result<BodyHandling, PolicyError> {
     let max_request = positive_bytes("spec.limits.requestBody", limits.request_body.as_ref())?;
-    let compression = spec.compression.as_ref().map(|of| compression::read(of, warnings)).transpose()?;
-    let buffering = spec.buffering.as_ref().map(|of| buffering::read(of, max_request)).transpose()?;
+    let compression =
+        spec.compression.as_ref().map(|settings| compression::read(settings, warnings)).transpose()?;
+    let buffering =
+        spec.buffering.as_ref().map(|settings| buffering::read(settings, max_request)).transpose()?;
     Ok(BodyHandling {
         max_request,
         compression: compression.flatten(),
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_names_its_field() {
+    fn an_unusable_value_names_its_field() {
         for (spec, field) in [
             (json!({"loadBalancing": {"algorithm": "Fastest"}}), "spec.loadBalancing.algorithm"),
             (json!({"loadBalancing": {"hash": [{"type": "Header"}]}}), "spec.loadBalancing.hash[0]"),

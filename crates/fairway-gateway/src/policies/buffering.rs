@@ -11,13 +11,13 @@ use crate::policies::value::{bytes, positive_bytes};
 
 /// Body buffering, with request bodies limited to `max_request`.
 pub(crate) fn read(spec: &BodyBuffering, max_request: Option<u64>) -> Result<Buffering, PolicyError> {
-    let requests = spec.requests.as_ref().map(|of| {
+    let requests = spec.requests.as_ref().map(|settings| {
         let disk = |memory: u32| max_request.map_or(REQUEST_DISK, |most| most.saturating_sub(memory.into()));
-        buffer("spec.buffering.requests", of, REQUEST_MEMORY, disk)
+        buffer("spec.buffering.requests", settings, REQUEST_MEMORY, disk)
     });
-    let responses = spec.responses.as_ref().map(|of| {
+    let responses = spec.responses.as_ref().map(|settings| {
         let memory = u64::from(RESPONSE_BUFFERS) * RESPONSE_BUFFER;
-        buffer("spec.buffering.responses", of, memory, |_| RESPONSE_DISK)
+        buffer("spec.buffering.responses", settings, memory, |_| RESPONSE_DISK)
     });
     Ok(Buffering { requests: requests.transpose()?, responses: responses.transpose()? })
 }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_names_its_field() {
+    fn an_unusable_value_names_its_field() {
         for (value, field) in [
             (json!({"requests": {"memory": "2Mi"}}), "requests.memory"),
             (json!({"requests": {"memory": 0}}), "requests.memory"),

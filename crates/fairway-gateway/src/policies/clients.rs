@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_with_the_address_is_one_that_a_proxy_may_pass_on() {
+    fn the_address_header_must_be_one_that_a_proxy_may_forward() {
         let policy_of = |name: &str| {
             parse_spec(json!({"forwardedHeaders": {"trustedSources": ["10.0.0.1"], "addressHeader": name}}))
         };

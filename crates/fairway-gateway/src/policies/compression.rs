@@ -65,8 +65,8 @@ fn level(
     warnings: &mut Vec<PolicyWarning>,
 ) -> Result<u8, PolicyError> {
     let Some((level, limit)) = compression::level(coding, asked.into()) else {
-        let what = compression::levels(coding).description;
-        return Err(PolicyError::new(field, format!("{asked} is not {what}")));
+        let expectation = compression::levels(coding).description;
+        return Err(PolicyError::new(field, format!("{asked} is not {expectation}")));
     };
     warnings.extend(limit.map(|limit| PolicyWarning {
         code: "unsupported-setting",
@@ -110,8 +110,8 @@ mod tests {
             "minContentLength": "1Ki",
             "contentTypes": ["Text/Plain", "application/json"],
         }));
-        let seen: Vec<_> = rules.iter().map(|rule| (rule.coding, rule.level, rule.min_length)).collect();
-        assert_eq!(seen, [(ContentCoding::Gzip, 6, 1024), (ContentCoding::Brotli, 4, 1024)]);
+        let settings: Vec<_> = rules.iter().map(|rule| (rule.coding, rule.level, rule.min_length)).collect();
+        assert_eq!(settings, [(ContentCoding::Gzip, 6, 1024), (ContentCoding::Brotli, 4, 1024)]);
         assert!(rules.iter().all(|rule| rule.types.join(" ") == "application/json text/plain"));
         assert!(codings(json!({"minContentLength": 0})).iter().all(|rule| rule.min_length == 0));
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_names_its_field() {
+    fn an_unusable_value_names_its_field() {
         for (value, field) in [
             (json!({"mode": "Off"}), "mode"),
             (json!({"codings": [{"type": "Gzip"}, {"type": "Deflate"}]}), "codings[1].type"),

@@ -83,9 +83,9 @@ mod tests {
     }
 
     /// The only service of a policy, with these fields in addition to its Service.
-    fn service(more: &Value) -> ExtensionService {
+    fn service(fields: &Value) -> ExtensionService {
         let mut filter = json!({"backendRef": {"name": "waf", "port": 9000}});
-        filter.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        filter.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         services(json!({"extProc": [filter]})).remove(0)
     }
 
@@ -152,12 +152,12 @@ mod tests {
             (json!({"metadata": {"a": {"b": "x".repeat(4096)}}}), "metadata"),
         ] {
             for mode in ["Closed", "Open"] {
-                let mut more = more.clone();
-                more["failureMode"] = json!(mode);
-                let read = service(&more);
+                let mut service_fields = more.clone();
+                service_fields["failureMode"] = json!(mode);
+                let read = service(&service_fields);
                 let wrong = read.extension.unwrap_err();
-                assert_eq!(wrong.field, format!("spec.extProc[0].{field}"), "{more}");
-                assert_eq!(read.fails_open, mode == "Open", "{more}");
+                assert_eq!(wrong.field, format!("spec.extProc[0].{field}"), "{service_fields}");
+                assert_eq!(read.fails_open, mode == "Open", "{service_fields}");
             }
         }
         let read = service(&json!({"failureMode": "Ajar"}));

@@ -82,8 +82,8 @@ fn identity_fields<'s>(spec: &'s SecurityPolicySpec, counted_as: &'s str) -> ide
     }
 }
 
-fn key(namespace: Option<&str>, own: &str, name: &str) -> ObjectKey {
-    ObjectKey::new(namespace.filter(|it| !it.is_empty()).unwrap_or(own), name)
+fn key(namespace: Option<&str>, own_namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey::new(namespace.filter(|it| !it.is_empty()).unwrap_or(own_namespace), name)
 }
 
 fn authority(reference: &types::SecretOrConfigMapReference, namespace: &str) -> Option<ObjectRef> {
@@ -304,24 +304,24 @@ fn client_verification(
             return Err(PolicyError::new(field, problem));
         };
         check_permitted(&field, object.kind, &object.key, context)?;
-        let what = format!("{} {}", object.kind.name(), object.key);
+        let object_name = format!("{} {}", object.kind.name(), object.key);
         let entry = |name: &str| {
             object_text(&object, name, context)
-                .map_err(|why| PolicyError::new(&field, format!("{what} {why}")))
+                .map_err(|why| PolicyError::new(&field, format!("{object_name} {why}")))
         };
         let Some(own) = entry("ca.crt")? else {
-            return Err(PolicyError::new(&field, format!("{what} has no ca.crt")));
+            return Err(PolicyError::new(&field, format!("{object_name} has no ca.crt")));
         };
         let lists = entry("ca.crl")?.unwrap_or_default();
         if !are_certificates(own) {
-            let problem = format!("ca.crt of {what} has no certificate, or one that cannot be read");
+            let problem = format!("ca.crt of {object_name} has no certificate, or one that cannot be read");
             return Err(PolicyError::new(&field, problem));
         }
         if let Some(why) = only_unsupported_keys(own) {
-            return Err(PolicyError::new(&field, format!("ca.crt of {what} verifies nothing: {why}")));
+            return Err(PolicyError::new(&field, format!("ca.crt of {object_name} verifies nothing: {why}")));
         }
         if !are_revocation_lists(lists) {
-            let problem = format!("ca.crl of {what} has no list, or one that cannot be read");
+            let problem = format!("ca.crl of {object_name} has no list, or one that cannot be read");
             return Err(PolicyError::new(&field, problem));
         }
         for (all, own) in [(&mut roots, own), (&mut revoked, lists)] {
@@ -471,8 +471,8 @@ mod tests {
 
     #[test]
     fn grpc_checks_are_bounded() {
-        let grpc = |more: Value| {
-            let read = parse_spec(json!({"externalAuth": more})).unwrap();
+        let grpc = |grpc_policy: Value| {
+            let read = parse_spec(json!({"externalAuth": grpc_policy})).unwrap();
             match read.value.guards(Some("shop/opa:9191;h2c".into())).remove(0) {
                 Guard::GrpcAuth(auth) => *auth,
                 other => panic!("{other:?}"),
@@ -517,14 +517,14 @@ mod tests {
 
     #[test]
     fn unreadable_policies_are_rejected() {
-        let auth = |more: Value| {
+        let auth = |auth_policy: Value| {
             let mut auth = json!({"backendRef": {"name": "auth", "port": 80}});
-            auth.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            auth.as_object_mut().unwrap().extend(auth_policy.as_object().unwrap().clone());
             json!({ "externalAuth": auth })
         };
-        let limit = |more: Value| {
+        let limit = |limit_policy: Value| {
             let mut limit = json!({"requests": 1});
-            limit.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            limit.as_object_mut().unwrap().extend(limit_policy.as_object().unwrap().clone());
             json!({"rateLimits": [limit]})
         };
         for (spec, field) in [

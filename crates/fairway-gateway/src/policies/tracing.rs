@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_whose_trace_is_continued_decides_unless_the_policy_says_otherwise() {
+    fn a_continued_trace_keeps_its_sampling_unless_the_policy_overrides_it() {
         let sampling_for = |parent: Value| {
             let mut tracing = json!({"samplingRate": {"numerator": 0}, "incomingContext": "Continue"});
             if !parent.is_null() {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_names_its_field() {
+    fn an_unreadable_value_names_its_field() {
         assert_eq!(time("spec.a", Some("1m30s")), Ok(Some(Duration::from_secs(90))));
         assert_eq!(time("spec.a", Some("90")).unwrap_err().field, "spec.a");
         assert_eq!(positive_time("spec.a", Some("0s")).unwrap_err().problem, "0s is too short");

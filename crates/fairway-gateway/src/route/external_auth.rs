@@ -34,7 +34,7 @@ pub(super) fn read(index: usize, rule: &HttpRouteRule, builder: &mut RuleBuilder
         };
     }
     for (number, backend) in rule.backend_refs.iter().enumerate() {
-        if backend.filters.iter().any(|of| of.type_ == EXTERNAL_AUTH) {
+        if backend.filters.iter().any(|filter| filter.type_ == EXTERNAL_AUTH) {
             let at = format!("spec.rules[{index}].backendRefs[{number}].filters");
             let problem = "ExternalAuth of one backend is not supported, only that of a whole rule";
             builder.close(index, &at, unsupported(problem.to_owned()));
@@ -46,7 +46,7 @@ pub(super) fn read(index: usize, rule: &HttpRouteRule, builder: &mut RuleBuilder
 
 fn guard(index: usize, at: &str, filter: &HttpRouteFilter, builder: &mut RuleBuilder<'_>) -> Option<Guard> {
     let question = filter.external_auth.as_ref().ok_or_else(|| unsupported("it has no value".to_owned()));
-    let (of, speaks) = match question.and_then(|of| Ok((of, protocol(of)?))) {
+    let (of, speaks) = match question.and_then(|filter| Ok((filter, protocol(filter)?))) {
         Ok(asked) => asked,
         Err(fault) => {
             builder.close(index, at, fault);

@@ -144,8 +144,8 @@ impl<'a> Route<'a> {
     /// Translates its rules.
     pub(crate) fn rules(self, resolver: Resolver<'_>) -> RouteRules {
         let reference = resolver.route;
-        let place = |field: &str| self.origin(reference, field);
-        let mut builder = RuleBuilder::new(resolver, &place);
+        let origin_of = |field: &str| self.origin(reference, field);
+        let mut builder = RuleBuilder::new(resolver, &origin_of);
         if self.asks_for_default_gateways() {
             let problem = "default Gateways are not supported";
             let consequence = "the route is attached to its parentRefs only";

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_names_its_field() {
+    fn an_unusable_value_names_its_field() {
         for (spec, field) in [
             (json!({"type": "Query"}), "type"),
             (json!({"cookie": {"name": "a b"}}), "cookie.name"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_have_names_of_their_own() {
+    fn each_rule_has_a_unique_session_name() {
         use fairway_objects::object::{Kind, ObjectKey};
         let route = |kind, name| ObjectRef::new(kind, ObjectKey::new("shop", name));
         let cart = route(Kind::HttpRoute, "cart");

@@ -55,7 +55,7 @@ impl Gateways {
         let gateway = context.inputs.resources.gateway.gateways.get(key)?;
         let class = self.class_of(&gateway.object.spec.gateway_class_name)?.clone();
         let reference = ObjectRef::new(Kind::Gateway, key.clone());
-        let own = self.entries(&reference, context, work);
+        let own_entries = self.entries(&reference, context, work);
         let all = self.listener_sets(key, &gateway.object, context, work);
         let members = all.iter().map(|(set, origin, refused, entries)| ListenerOwner {
             reference: set.clone(),
@@ -65,12 +65,15 @@ impl Gateways {
         });
         let sets = members.collect();
         let is_shared = gateway::is_shared(key, &gateway.object, &class, context.inputs);
-        let taken = |host: &SharedHost| self.other_owner_of_shared_host(key, host);
+        let foreign_owner = |host: &SharedHost| self.other_owner_of_shared_host(key, host);
         let has_policy = |entry: &ListenerEntry| decides_about_clients(&self.own_policies, key, &entry.id);
         let ingresses = &context.inputs.options.listeners;
-        let shared =
-            is_shared.then_some(SharedAddress { ingresses, other_owner: &taken, has_policy: &has_policy });
-        let written = GatewayInput { key, gateway, class: &class, sets, entries: &own, shared };
+        let shared = is_shared.then_some(SharedAddress {
+            ingresses,
+            other_owner: &foreign_owner,
+            has_policy: &has_policy,
+        });
+        let written = GatewayInput { key, gateway, class: &class, sets, entries: &own_entries, shared };
         Some(gateway::read(&written, context))
     }
 
@@ -115,12 +118,12 @@ impl Gateways {
         let objects = &context.inputs.resources.gateway;
         let entries: Arc<[Arc<ListenerEntry>]> = match object.kind {
             Kind::Gateway => objects.gateways.get(&object.key).map(|it| {
-                let place = |field: &str| it.origin(object.kind, &object.key, field);
-                read_entries(object, &it.object.spec.listeners, &place, context)
+                let origin_of = |field: &str| it.origin(object.kind, &object.key, field);
+                read_entries(object, &it.object.spec.listeners, &origin_of, context)
             }),
             _ => objects.listener_sets.get(&object.key).map(|it| {
-                let place = |field: &str| it.origin(object.kind, &object.key, field);
-                read_entries(object, &it.object.spec.listeners, &place, context)
+                let origin_of = |field: &str| it.origin(object.kind, &object.key, field);
+                read_entries(object, &it.object.spec.listeners, &origin_of, context)
             }),
         }
         .unwrap_or_default();
@@ -250,10 +253,10 @@ impl Gateways {
         work: &mut Work,
     ) {
         // A Gateway at the shared address needs no resources and has no ports of its own.
-        let wanted = |reading: Option<&GatewayReading>| {
+        let wanted_gateway = |reading: Option<&GatewayReading>| {
             reading.filter(|reading| !reading.is_shared).and_then(|reading| reading.wanted_gateway.clone())
         };
-        let (before, after) = (wanted(before), wanted(after));
+        let (before, after) = (wanted_gateway(before), wanted_gateway(after));
         if before == after {
             return;
         }
@@ -281,8 +284,8 @@ fn read_entries(
     let mut names = BTreeSet::new();
     let entry = |(index, it): (usize, &types::Listener)| {
         let id = ListenerId { owner: object.clone(), name: it.name.as_str().into() };
-        let place = ListenerSource { id, origin: place(&format!("spec.listeners[{index}]")) };
-        let mut entry = listener::read(place, it, context);
+        let source = ListenerSource { id, origin: place(&format!("spec.listeners[{index}]")) };
+        let mut entry = listener::read(source, it, context);
         if !names.insert(entry.id.name.clone()) {
             let problem = format!("another listener before it has the name {}", it.name);
             entry.refused.get_or_insert(Fault::new("UnsupportedValue", problem));
@@ -295,23 +298,25 @@ fn read_entries(
 /// The other namespaces to which an object refers.
 fn foreign_namespaces(object: &ObjectRef, context: Context<'_>) -> BTreeSet<Arc<str>> {
     let objects = &context.inputs.resources.gateway;
-    let own = &object.key.namespace;
+    let own_namespace = &object.key.namespace;
     let named: Vec<ObjectKey> = match object.kind {
         Kind::Gateway => objects.gateways.get(&object.key).map(|it| {
             let client = it.object.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
             let client = client.and_then(|tls| tls.client_certificate_ref.as_ref());
-            listener::named_secrets(&it.object.spec.listeners, own)
-                .chain(client.and_then(|client| listener::secret_key(client, own)))
-                .chain(crate::frontend::named_references(&it.object, own).into_iter().map(|it| it.key))
+            listener::named_secrets(&it.object.spec.listeners, own_namespace)
+                .chain(client.and_then(|client| listener::secret_key(client, own_namespace)))
+                .chain(
+                    crate::frontend::named_references(&it.object, own_namespace).into_iter().map(|it| it.key),
+                )
                 .collect()
         }),
         _ => objects
             .listener_sets
             .get(&object.key)
-            .map(|it| listener::named_secrets(&it.object.spec.listeners, own).collect()),
+            .map(|it| listener::named_secrets(&it.object.spec.listeners, own_namespace).collect()),
     }
     .unwrap_or_default();
-    named.into_iter().map(|key| key.namespace).filter(|namespace| namespace != own).collect()
+    named.into_iter().map(|key| key.namespace).filter(|namespace| namespace != own_namespace).collect()
 }
 
 fn table_hosts(reading: Option<&GatewayReading>) -> TableHosts {

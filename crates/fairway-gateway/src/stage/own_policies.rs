@@ -68,13 +68,13 @@ impl Gateways {
                 };
                 policy.asked_services.iter().map(is_asked).collect::<Vec<_>>()
             });
-        let place = |field: &str| policy::origin(&reference, field, inputs);
+        let origin_of = |field: &str| policy::origin(&reference, field, inputs);
         if reference.kind == Kind::ExtensionPolicy {
-            policy.set_backends(found, place);
+            policy.set_backends(found, origin_of);
         } else if let Some(security) = policy.security() {
             let unreachable = found.into_iter().find_map(Result::err);
             if let Some(wrong) = unreachable.or_else(|| missing_key_service(security, inputs)) {
-                let origin = place(&wrong.field);
+                let origin = origin_of(&wrong.field);
                 policy.refuse(wrong, origin);
             }
         }
@@ -182,8 +182,8 @@ impl Gateways {
         let kind = policy.reference.kind;
         let Some(target) = &written.target else {
             let it = &written.reference;
-            let what = crate::condition::kind(&it.group, &it.kind);
-            let problem = format!("{} cannot be for {what}", with_article(kind));
+            let target_kind = crate::condition::kind(&it.group, &it.kind);
+            let problem = format!("{} cannot be for {target_kind}", with_article(kind));
             return Some(Err(Fault::new("Invalid", problem)));
         };
         match self.target_state(target, inputs) {
@@ -249,19 +249,19 @@ impl Gateways {
     fn fault_at_listeners(&self, policy: &OwnPolicy, target: &PolicyTarget) -> Option<Fault> {
         let parent = self.listening.parents.get(&target.object)?;
         let reading = self.listening.readings.get(&parent.gateway)?;
-        let mut own = parent
+        let mut own_listeners = parent
             .listeners
             .iter()
             .filter(|listener| target.section.as_ref().is_none_or(|name| *name == listener.entry.id.name));
         match policy.reference.kind {
             Kind::ClientTrafficPolicy => {
                 let clients = ClientPolicies::for_gateway(reading, &self.own_policies);
-                own.find_map(|listener| clients.fault(listener, policy))
+                own_listeners.find_map(|listener| clients.fault(listener, policy))
             }
             Kind::SecurityPolicy => {
-                own.find_map(|listener| self.unprotected_listener(policy, target, listener))
+                own_listeners.find_map(|listener| self.unprotected_listener(policy, target, listener))
             }
-            _ => own.find_map(|listener| http_only_fault(policy, target, listener)),
+            _ => own_listeners.find_map(|listener| http_only_fault(policy, target, listener)),
         }
     }
 
@@ -285,8 +285,8 @@ impl Gateways {
         let twice = policy.verifies_clients() && (other.is_some() || by_gateway);
         twice.then(|| {
             let by_policy = |it: &Arc<OwnPolicy>| format!("SecurityPolicy {}", it.reference.key);
-            let who = other.map_or_else(|| format!("Gateway {gateway}"), by_policy);
-            let problem = format!("{who} asks for certificates at listener {} too", entry.id.name);
+            let protector = other.map_or_else(|| format!("Gateway {gateway}"), by_policy);
+            let problem = format!("{protector} asks for certificates at listener {} too", entry.id.name);
             Fault::new("Invalid", problem)
         })
     }

@@ -40,14 +40,14 @@ impl Gateways {
     pub(crate) fn place_gateways(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for key in std::mem::take(&mut work.placements) {
             let reading = self.listening.readings.get(&key).cloned();
-            let wanted = reading.as_ref().and_then(|reading| reading.wanted_gateway.as_ref());
+            let gateway = reading.as_ref().and_then(|reading| reading.wanted_gateway.as_ref());
             let is_shared = reading.as_ref().is_some_and(|reading| reading.is_shared);
-            let placement = wanted.and_then(|wanted| match is_shared {
+            let placement = gateway.and_then(|wanted| match is_shared {
                 true => Some(placement::shared_placement(wanted, inputs)),
                 false => placement::placement(&key, wanted, inputs, &self.listening.ports),
             });
             let listeners = match &reading {
-                Some(reading) if wanted.is_some() => listening::build_listeners(
+                Some(reading) if gateway.is_some() => listening::build_listeners(
                     reading,
                     &placement.clone().unwrap_or_default(),
                     &self.own_policies,

@@ -28,8 +28,8 @@ impl Gateways {
         let Some(object) = inputs.resources.gateway.pools.get(key) else { return (None, Vec::new()) };
         let gateways: BTreeSet<&ObjectKey> = self.gateways_of_pool(key, inputs.resources).collect();
         let before = object.object.status.iter().flat_map(|status| &status.parents);
-        let mut own = before.filter(|it| it.controller_name == *self.controller);
-        if gateways.is_empty() && own.next().is_none() {
+        let mut own_entries = before.filter(|it| it.controller_name == *self.controller);
+        if gateways.is_empty() && own_entries.next().is_none() {
             return (None, Vec::new());
         }
         let variant = Variant::default();
@@ -38,10 +38,10 @@ impl Gateways {
         });
         let entries = gateways.iter().take(MAX_PARENTS).map(|gateway| pool_entry(gateway, &pool)).collect();
         let status = ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::Route(entries));
-        let place = |field: &str| object.origin(Kind::InferencePool, key, field);
+        let origin_of = |field: &str| object.origin(Kind::InferencePool, key, field);
         let found = match gateways.is_empty() {
             true => Vec::new(),
-            false => diagnostics(&pool, place),
+            false => diagnostics(&pool, origin_of),
         };
         (Some(status), found)
     }
@@ -88,8 +88,8 @@ fn pool_entry(gateway: &ObjectKey, pool: &Pool) -> ParentStatus {
     }
 }
 
-fn diagnostics(pool: &Pool, place: impl Fn(&str) -> fairway_model::Origin) -> Vec<Diagnostic> {
-    let error = |code, field| Diagnostic::new(Severity::Error, code, place(field));
+fn diagnostics(pool: &Pool, origin_of: impl Fn(&str) -> fairway_model::Origin) -> Vec<Diagnostic> {
+    let error = |code, field| Diagnostic::new(Severity::Error, code, origin_of(field));
     let invalid = pool.invalid.as_ref().map(|fault| {
         error("invalid-pool", "spec").because(fault.message.clone(), "its requests are answered 500")
     });

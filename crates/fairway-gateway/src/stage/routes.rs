@@ -362,9 +362,9 @@ impl Gateways {
                 .collect();
             ParentStatus { parent: at.reference.clone(), conditions: conditions(at, &rules, over) }
         };
-        let own: Arc<[ParentStatus]> = parents.iter().map(status).collect();
-        let own = OwnStatus::Route(RECENT_STATUSES.with_borrow_mut(|recent| recent.shared(own)));
-        Some(ObjectStatus::new(route.metadata(), &self.controller, own))
+        let statuses: Arc<[ParentStatus]> = parents.iter().map(status).collect();
+        let own_status = OwnStatus::Route(RECENT_STATUSES.with_borrow_mut(|recent| recent.shared(statuses)));
+        Some(ObjectStatus::new(route.metadata(), &self.controller, own_status))
     }
 }
 
@@ -437,7 +437,7 @@ fn diagnostics<'m>(
     memo: &'m RouteMemo,
     parents: &'m [ParentAttachment],
 ) -> impl Iterator<Item = Diagnostic> + 'm {
-    let own = memo.rules_by_variant.iter().flat_map(|(_, made)| made.rules.diagnostics());
+    let rule_diagnostics = memo.rules_by_variant.iter().flat_map(|(_, made)| made.rules.diagnostics());
     let all = route.parents();
     let refused = parents.iter().filter_map(move |at| {
         let fault = at.attached.as_ref().err()?;
@@ -446,5 +446,5 @@ fn diagnostics<'m>(
         let found = Diagnostic::new(Severity::Error, "route-not-accepted", origin);
         Some(found.because(fault.message.clone(), format!("{} does not serve it", at.reference.name)))
     });
-    own.chain(refused)
+    rule_diagnostics.chain(refused)
 }

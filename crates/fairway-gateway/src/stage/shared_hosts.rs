@@ -45,10 +45,10 @@ impl Gateways {
         if !gateway::is_shared(key, gateway, &class, context.inputs) {
             return None;
         }
-        let own = self.entries(&ObjectRef::new(Kind::Gateway, key.clone()), context, work);
+        let own_entries = self.entries(&ObjectRef::new(Kind::Gateway, key.clone()), context, work);
         let sets = self.listener_sets(key, gateway, context, work);
         let of_sets = sets.iter().filter(|(_, _, refused, _)| refused.is_none());
-        let entries = own.iter().chain(of_sets.flat_map(|(_, _, _, entries)| entries.iter()));
+        let entries = own_entries.iter().chain(of_sets.flat_map(|(_, _, _, entries)| entries.iter()));
         let ingresses = &context.inputs.options.listeners;
         let hosts: BTreeSet<_> = shared::wanted_hosts(entries.map(|entry| &**entry), ingresses).collect();
         let created = gateway.metadata.creation_timestamp.as_ref().map_or(i64::MAX, |at| at.0.as_second());
@@ -56,9 +56,13 @@ impl Gateways {
     }
 
     /// The Gateway other than `own` that owns a host.
-    pub(crate) fn other_owner_of_shared_host(&self, own: &ObjectKey, host: &SharedHost) -> Option<ObjectKey> {
+    pub(crate) fn other_owner_of_shared_host(
+        &self,
+        gateway: &ObjectKey,
+        host: &SharedHost,
+    ) -> Option<ObjectKey> {
         let (_, first) = self.listening.claimants.users_of(host).next()?;
-        (first != own).then(|| first.clone())
+        (first != gateway).then(|| first.clone())
     }
 
     /// The Gateways at the address of Ingresses.

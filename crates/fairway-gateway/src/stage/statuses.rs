@@ -58,15 +58,15 @@ impl Gateways {
         let object = inputs.resources.gateway.gateways.get(key)?;
         let reading = self.listening.readings.get(key)?;
         let placement = self.placement_for_status(key)?;
-        let own =
+        let status =
             gateway_status::gateway(reading, &placement, &|listener| self.attached_route_count(listener));
-        let own = OwnStatus::Gateway(Box::new(own));
-        Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
+        let own_status = OwnStatus::Gateway(Box::new(status));
+        Some(ObjectStatus::new(&object.object.metadata, &self.controller, own_status))
     }
 
     fn listener_set_status(&self, set: &ObjectRef, inputs: Inputs<'_>) -> Option<ObjectStatus> {
         let object = inputs.resources.gateway.listener_sets.get(&set.key)?;
-        let own = match self.listening.parents.get(set) {
+        let status = match self.listening.parents.get(set) {
             Some(parent) => {
                 let placement = self.placement_for_status(&parent.gateway)?;
                 gateway_status::listener_set(parent, &placement, &|listener| {
@@ -81,8 +81,8 @@ impl Gateways {
                 object.object.status.as_ref().filter(|_| is_gone).and_then(gateway_status::without_gateway)?
             }
         };
-        let own = OwnStatus::ListenerSet(Box::new(own));
-        Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
+        let own_status = OwnStatus::ListenerSet(Box::new(status));
+        Some(ObjectStatus::new(&object.object.metadata, &self.controller, own_status))
     }
 
     /// The placement of a Gateway for its status; an empty one if it should not be placed. `None` while this replica
@@ -111,8 +111,12 @@ impl Gateways {
             return None;
         }
         let conflict = policy.conflict(&self.tls_policies.targets);
-        let own = policy.ancestors(conflict.as_ref(), gateways.into_iter());
-        Some(ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::Policy(own.into())))
+        let ancestors = policy.ancestors(conflict.as_ref(), gateways.into_iter());
+        Some(ObjectStatus::new(
+            &object.object.metadata,
+            &self.controller,
+            OwnStatus::Policy(ancestors.into()),
+        ))
     }
 
     /// The Gateways whose routes name a Service. Searched on demand, because few Services have a policy.
@@ -140,23 +144,23 @@ impl Gateways {
 }
 
 fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&GatewayReading>) -> Vec<Diagnostic> {
-    let place = &parent.origin;
+    let origin = &parent.origin;
     let refused = parent.refused.as_ref().map(|fault| {
-        let found = Diagnostic::new(Severity::Error, "not-accepted", place.clone());
+        let found = Diagnostic::new(Severity::Error, "not-accepted", origin.clone());
         found.because(fault.message.clone(), "none of its listeners is served")
     });
-    let own = reading.filter(|_| reference.kind == Kind::Gateway);
-    let unusable = own.and_then(|reading| reading.parameters_fault.as_ref()).map(|fault| {
-        let found = Diagnostic::new(Severity::Error, "invalid-parameters", place.clone());
+    let gateway_reading = reading.filter(|_| reference.kind == Kind::Gateway);
+    let unusable = gateway_reading.and_then(|reading| reading.parameters_fault.as_ref()).map(|fault| {
+        let found = Diagnostic::new(Severity::Error, "invalid-parameters", origin.clone());
         found.because(
             fault.message.clone(),
             "the Services that it has stay as they are, and it gets no new ones",
         )
     });
-    let client = own.map(|reading| &reading.client_certificate);
+    let client = gateway_reading.map(|reading| &reading.client_certificate);
     let client = client.and_then(|shown| Some((shown.fault.as_ref()?, shown.secret.is_some()))).map(
         |(fault, kept)| {
-            let at = place.at("spec.tls.backend.clientCertificateRef");
+            let at = origin.at("spec.tls.backend.clientCertificateRef");
             let found = Diagnostic::new(Severity::Error, "missing-reference", at);
             let consequence = match kept {
                 true => "endpoints are shown the certificate that the Secret had before",
@@ -166,7 +170,7 @@ fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&GatewayR
         },
     );
     let default = parent.asks_for_all.then(|| {
-        let found = Diagnostic::new(Severity::Warning, "not-supported", place.at("spec.defaultScope"));
+        let found = Diagnostic::new(Severity::Warning, "not-supported", origin.at("spec.defaultScope"));
         found
             .because("default Gateways are not supported", "it serves only routes that name it in parentRefs")
     });

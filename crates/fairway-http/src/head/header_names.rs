@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_may_have_the_context_of_a_trace_and_nothing_else_with_a_meaning() {
+    fn trailers_may_carry_trace_context_but_no_other_known_header() {
         let may: Vec<_> = Known::ALL.iter().filter(|known| known.may_be_trailer()).collect();
         assert_eq!(may.len(), 8, "{may:?}");
         assert!(Known::Other.may_be_trailer() && !Known::Host.may_be_trailer());

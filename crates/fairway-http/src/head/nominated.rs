@@ -10,9 +10,10 @@ impl Head {
     /// Removes the fields for which `is_nominated` returns true from the head and keeps them.
     pub(crate) fn nominate(&mut self, is_nominated: impl Fn(FieldRef<'_>) -> bool) {
         let bytes = &self.bytes;
-        let mut taken = self.fields.extract_if(.., |field| is_nominated(field.field_ref(bytes))).peekable();
-        if taken.peek().is_some() {
-            self.nominated.get_or_insert_default().extend(taken);
+        let mut nominated =
+            self.fields.extract_if(.., |field| is_nominated(field.field_ref(bytes))).peekable();
+        if nominated.peek().is_some() {
+            self.nominated.get_or_insert_default().extend(nominated);
         }
     }
 
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn nominated_fields_are_among_those_received_in_their_order() {
+    fn nominated_fields_are_received_ones_in_their_order() {
         let head = head();
         assert_eq!((values(head.fields()), values(head.received_fields())), ("35".into(), "12345".into()));
         assert_eq!((head.named(b"A"), head.first(Known::Referer), head.field_count()), (None, None, 2));
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_edits_a_field_edits_nominated_ones() {
+    fn editing_a_field_edits_nominated_fields_too() {
         let edited = |edit: fn(&mut Head)| {
             let mut head = head();
             edit(&mut head);

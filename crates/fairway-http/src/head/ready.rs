@@ -81,7 +81,9 @@ impl Head {
     fn has_one_of(&self, ready: &ReadyFields) -> bool {
         let may_be = |field: &&Field| ready.lengths & length_bit(field) != 0;
         let is_one = |field: &Field| {
-            ready.fields.iter().any(|one| field.matches(one.known, one.name(&ready.lines), &self.bytes))
+            ready.fields.iter().any(|ready_field| {
+                field.matches(ready_field.known, ready_field.name(&ready.lines), &self.bytes)
+            })
         };
         self.may_have(ready.known) && self.fields.iter().filter(may_be).any(is_one)
     }
@@ -117,13 +119,13 @@ mod tests {
     fn of_ready_fields_with_one_name_the_last_stands_where_the_first_did() {
         let fields: [(&[u8], &[u8]); 4] = [(b"Date", b"1"), (b"X-A", b"2"), (b"x-a", b"3"), (b"date", b"4")];
         let ready = ReadyFields::distinct(fields);
-        let left: [(&[u8], &[u8]); 2] = [(b"date", b"4"), (b"x-a", b"3")];
-        assert_eq!(ready.iter().map(|field| (field.name, field.value)).collect::<Vec<_>>(), left);
+        let expected: [(&[u8], &[u8]); 2] = [(b"date", b"4"), (b"x-a", b"3")];
+        assert_eq!(ready.iter().map(|field| (field.name, field.value)).collect::<Vec<_>>(), expected);
         assert!(ReadyFields::distinct([]).is_empty() && !ready.is_empty());
     }
 
     #[test]
-    fn ready_fields_replace_those_of_their_names_and_no_others() {
+    fn ready_fields_replace_only_fields_of_the_same_names() {
         let long = [b'x'; 69];
         let ready = ReadyFields::new([(&b"Server"[..], &b"a"[..]), (b"X-One", b"1")]);
         // The names in the head, and the values of all fields afterwards.

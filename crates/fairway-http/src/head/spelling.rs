@@ -23,12 +23,12 @@ impl Head {
     /// Removes fields that are read like `name` but have bytes other than letters, digits and `-`.
     #[cold]
     pub(super) fn remove_spellings(&mut self, name: &[u8]) {
-        let wanted = hyphenated(name);
+        let hyphenated_name = hyphenated(name);
         self.retain(|FieldRef { name: field, .. }| {
             field.len() != name.len()
                 || is_plain_name(field)
                 || field.eq_ignore_ascii_case(name)
-                || !hyphenated(field).eq_ignore_ascii_case(&wanted)
+                || !hyphenated(field).eq_ignore_ascii_case(&hyphenated_name)
         });
     }
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_edits_a_field_edits_what_is_read_like_it() {
+    fn editing_a_field_edits_its_other_spellings_too() {
         let others = ["X-Users", "X_Other", "XUser"];
         let mut removed = head(true);
         removed.remove(b"X-User");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_set_with_an_underscore_stays_and_replaces_other_spellings() {
+    fn a_name_set_with_an_underscore_is_kept_and_replaces_other_spellings() {
         let mut set = head(true);
         set.set(b"X_User", b"a");
         assert_eq!(names(&set), ["X-User", "X_User", "X-Users", "X_Other", "XUser"]);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_for_in_a_head_with_plain_names_only() {
+    fn a_head_with_plain_names_is_not_searched() {
         let mut removed = head(false);
         removed.remove(b"X-User");
         assert_eq!(names(&removed), ["x_user", "X.USER", "X-Users", "X_Other", "XUser"]);

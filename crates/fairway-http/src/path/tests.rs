@@ -32,7 +32,7 @@ fn a_plain_path_is_its_own_form() {
 }
 
 #[test]
-fn what_may_have_another_form_is_not_plain() {
+fn a_path_with_another_normal_form_is_not_plain() {
     for path in [
         "", "a", "//", "/a//b", "/.", "/..", "/a/./b", "/a/..", "/%41", "/a%", "/a b", "/\u{e9}", "/\0",
         "/.a", "/\x7f", "**",
@@ -182,7 +182,7 @@ fn escaped_slashes_stay_unless_they_took_part_in_resolving_segments() {
 }
 
 #[test]
-fn whoever_decodes_the_path_of_a_decoded_rule_gets_what_was_matched() {
+fn decoding_a_path_twice_gives_the_matched_text() {
     const PARTS: [&str; 7] = ["/", ".", "%2F", "%2e", "a", "%25", "%5c"];
     let mut accepted = 0;
     for number in 0..PARTS.len().pow(5) {

@@ -54,7 +54,7 @@ fn absolute_form_has_scheme_and_authority() {
 }
 
 #[test]
-fn an_absolute_form_without_path_asks_for_the_root_or_for_the_server() {
+fn an_absolute_form_without_a_path_means_the_root_or_the_server() {
     assert_eq!(parse("GET", "http://a").unwrap().path, b"/");
     let with_query = parse("OPTIONS", "http://a?b").unwrap();
     assert_eq!((with_query.path, with_query.query), (&b"/"[..], Some(&b"b"[..])));
@@ -91,7 +91,7 @@ fn visible_ascii_that_no_uri_has_passes() {
 }
 
 #[test]
-fn the_host_field_says_who_is_asked() {
+fn the_host_header_names_the_requested_host() {
     let found = parse_target("GET / HTTP/1.1\r\nHost: a.b:8080\r\n");
     assert_eq!(found, Ok(Some(("a.b".to_owned(), Some(8080)))));
 }

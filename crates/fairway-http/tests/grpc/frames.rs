@@ -47,7 +47,7 @@ fn decoded(chunks: &[&[u8]]) -> Result<Vec<u8>, NotBase64> {
 }
 
 #[test]
-fn each_frame_is_base64_of_its_own_wherever_the_body_is_split() {
+fn each_frame_is_separate_base64_for_any_split_of_the_body() {
     let frames = [frame(b""), frame(b"a"), frame(b"ab"), frame(b"abc"), frame(&[7; 10_000])];
     let expected: String = frames.iter().map(|frame| STANDARD.encode(frame)).collect();
     let body = frames.concat();
@@ -60,7 +60,7 @@ fn each_frame_is_base64_of_its_own_wherever_the_body_is_split() {
 }
 
 #[test]
-fn padded_parts_are_read_one_after_the_other_and_nothing_else_is_base64() {
+fn padded_parts_are_decoded_in_sequence_and_nothing_else_is_base64() {
     let text = b"YQ==YWI=YWJjYWJj";
     for cut in 0..text.len() {
         assert_eq!(decoded(&[&text[..cut], &text[cut..]]).unwrap(), b"aababcabc", "{cut}");
@@ -105,7 +105,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_alike_in_any_pieces(text in "[A-Za-z0-9+/= ]{0,24}", cuts in vec(any::<usize>(), 0..6)) {
-        let whole = decoded(&[text.as_bytes()]);
-        prop_assert_eq!(decoded(&cut(text.as_bytes(), &cuts)), whole);
+        let unsplit = decoded(&[text.as_bytes()]);
+        prop_assert_eq!(decoded(&cut(text.as_bytes(), &cuts)), unsplit);
     }
 }

@@ -147,9 +147,9 @@ proptest! {
         head.set(&name, &new);
         prop_assert_eq!(head.all_named(&name).collect::<Vec<_>>(), vec![&new[..]]);
         head.remove(&name);
-        let left: Vec<_> = head.fields().map(|field| (field.name.to_vec(), field.value.to_vec())).collect();
+        let actual: Vec<_> = head.fields().map(|field| (field.name.to_vec(), field.value.to_vec())).collect();
         let expected: Vec<_> = fields.iter().filter(|(name, _)| is_other(name)).cloned().collect();
-        prop_assert_eq!(left, expected);
+        prop_assert_eq!(actual, expected);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Connection {
             return Ok((used, event));
         }
         self.return_to_windows(header.stream, padding + before);
-        self.read_state = ReadState::Data { stream: header.stream, left: content, padding, end };
+        self.read_state = ReadState::Data { stream: header.stream, remaining: content, padding, end };
         if content > 0 || end {
             return Ok((used, None));
         }
@@ -85,9 +85,9 @@ impl Connection {
                 Some(Fault::stream(Code::FlowControl, "stream_window"))
             }
             (StreamLife::Live | StreamLife::Lingering, HalfState::Open) => {
-                let left = stream.body_left.map(|left| left.checked_sub(u64::from(content)));
-                stream.body_left = left.flatten();
-                match left {
+                let body_left = stream.body_left.map(|left| left.checked_sub(u64::from(content)));
+                stream.body_left = body_left.flatten();
+                match body_left {
                     Some(None) => Some(Defect::LengthDisagrees),
                     Some(Some(1..)) if end => Some(Defect::LengthDisagrees),
                     _ => None,
@@ -130,7 +130,9 @@ impl Connection {
 
     /// Delivers the available part of a DATA frame.
     pub(super) fn read_data<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
-        let ReadState::Data { stream: id, left, padding, end } = self.read_state else { return (0, None) };
+        let ReadState::Data { stream: id, remaining: left, padding, end } = self.read_state else {
+            return (0, None);
+        };
         let live = self.streams.get_mut(id).filter(|stream| stream.life == StreamLife::Live);
         let Some(stream) = live else {
             // The stream was reset or released in the meantime.
@@ -145,15 +147,15 @@ impl Connection {
         if bytes.is_empty() && left > 0 {
             return (0, Some(Event::NeedMore));
         }
-        let taken = bytes.len() as u32;
-        stream.incoming.unconsumed += taken;
-        let last = left == taken;
+        let consumed = bytes.len() as u32;
+        stream.incoming.unconsumed += consumed;
+        let last = left == consumed;
         if last && end {
             stream.received = HalfState::Ended;
         }
         self.read_state = match last {
             true => ReadState::Skip { left: padding },
-            false => ReadState::Data { stream: id, left: left - taken, padding, end },
+            false => ReadState::Data { stream: id, remaining: left - consumed, padding, end },
         };
         (bytes.len(), Some(Event::Data { stream: id, bytes, end: end && last }))
     }

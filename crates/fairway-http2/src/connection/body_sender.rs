@@ -112,44 +112,44 @@ impl Connection {
 
     /// Counts as much of `bytes` as fits, up to `limit`, as sent. Returns how much, and whether the stream ends with it.
     fn admit(&mut self, id: u32, bytes: usize, limit: usize, end: bool) -> Option<(usize, bool)> {
-        let taken = bytes.min(self.room(id)).min(limit);
-        let end = end && taken == bytes;
+        let admitted = bytes.min(self.room(id)).min(limit);
+        let end = end && admitted == bytes;
         let open = |stream: &&mut Stream| stream.life == StreamLife::Live && stream.sent == HalfState::Open;
         let stream = self.streams.get_mut(id).filter(open)?;
-        if taken == 0 && !end {
+        if admitted == 0 && !end {
             return None;
         }
         let outgoing = &mut stream.outgoing;
-        outgoing.window.send(taken);
+        outgoing.window.send(admitted);
         outgoing.has_sent = true;
-        outgoing.stall.record_sent(taken as u32);
-        self.windows.outbound.send(taken);
-        self.windows.stall.record_sent(taken as u32);
+        outgoing.stall.record_sent(admitted as u32);
+        self.windows.outbound.send(admitted);
+        self.windows.stall.record_sent(admitted as u32);
         if end {
             stream.sent = HalfState::Ended;
         }
-        if taken == bytes {
+        if admitted == bytes {
             if outgoing.is_queued {
                 self.unqueue(id);
             }
         } else if outgoing.is_queued && !outgoing.can_send() {
             self.wait_for_window(id);
         }
-        Some((taken, end))
+        Some((admitted, end))
     }
 
     /// Sends as much of `bytes` as fits and returns how much. The stream ends if all of it fits and `end` is set.
     pub(crate) fn send_data(&mut self, id: u32, bytes: &[u8], end: bool) -> usize {
         let Some((taken, end)) = self.admit(id, bytes.len(), usize::MAX, end) else { return 0 };
-        let mut left = &bytes[..taken];
+        let mut unsent = &bytes[..taken];
         loop {
-            let (piece, rest) = left.split_at(left.len().min(DATA_PAYLOAD_BYTES));
+            let (piece, rest) = unsent.split_at(unsent.len().min(DATA_PAYLOAD_BYTES));
             let out = self.outbox.bytes();
             out.extend_from_slice(&data_header(id, piece.len(), end && rest.is_empty()));
             out.extend_from_slice(piece);
             self.peer_record.account.sent_data();
-            left = rest;
-            if left.is_empty() {
+            unsent = rest;
+            if unsent.is_empty() {
                 return taken;
             }
         }

@@ -62,11 +62,12 @@ impl Connection {
         Ok((length, None))
     }
 
-    fn skip_bytes<'a>(&mut self, left: u32, input: &'a [u8]) -> Step<'a> {
-        let taken = input.len().min(left as usize);
-        let left = left - taken as u32;
-        self.read_state = if left == 0 { ReadState::Frame } else { ReadState::Skip { left } };
-        if left > 0 { (taken, Some(Event::NeedMore)) } else { (taken, None) }
+    fn skip_bytes<'a>(&mut self, remaining: u32, input: &'a [u8]) -> Step<'a> {
+        let skipped = input.len().min(remaining as usize);
+        let still_remaining = remaining - skipped as u32;
+        self.read_state =
+            if still_remaining == 0 { ReadState::Frame } else { ReadState::Skip { left: still_remaining } };
+        if still_remaining > 0 { (skipped, Some(Event::NeedMore)) } else { (skipped, None) }
     }
 
     fn read_frame<'a>(&mut self, now: u64, input: &'a [u8], head: &mut Head) -> Result<Step<'a>, Fault> {

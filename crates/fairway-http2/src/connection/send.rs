@@ -161,9 +161,13 @@ impl Connection {
         let length = out.len() - start - HEADER_BYTES;
         let flags = if end { FLAG_END_STREAM } else { 0 };
         let first = length.min(limit);
-        let whole = if length <= limit { FLAG_END_HEADERS } else { 0 };
-        let header =
-            Header { length: first as u32, kind: FrameKind::Headers.number(), flags: flags | whole, stream };
+        let end_flag = if length <= limit { FLAG_END_HEADERS } else { 0 };
+        let header = Header {
+            length: first as u32,
+            kind: FrameKind::Headers.number(),
+            flags: flags | end_flag,
+            stream,
+        };
         out[start..start + HEADER_BYTES].copy_from_slice(&header.bytes());
         if length > limit {
             let rest = out.split_off(start + HEADER_BYTES + limit);

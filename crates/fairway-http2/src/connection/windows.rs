@@ -37,12 +37,14 @@ impl Connection {
         {
             let since = std::mem::replace(&mut stream.incoming.window_announced_at, now);
             let limit = stream.incoming.window.size();
-            let more = limit.min(self.config.max_stream_window.saturating_sub(limit));
-            if now.saturating_sub(since) <= FAST_BODY_MICROS && more > 0 && self.windows.budget.try_take(more)
+            let growth = limit.min(self.config.max_stream_window.saturating_sub(limit));
+            if now.saturating_sub(since) <= FAST_BODY_MICROS
+                && growth > 0
+                && self.windows.budget.try_take(growth)
             {
-                stream.incoming.grown += more;
-                increment += stream.incoming.window.grow(more);
-                let increment = self.windows.inbound.grow(more);
+                stream.incoming.grown += growth;
+                increment += stream.incoming.window.grow(growth);
+                let increment = self.windows.inbound.grow(growth);
                 if increment > 0 {
                     frame::write_window_update(0, increment, self.outbox.bytes());
                 }

@@ -52,9 +52,12 @@ fn lines(head: &Head) -> Vec<String> {
 }
 
 /// GET `/a` with additional fields.
-fn get<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-    [&[(":method", "GET"), (":scheme", "https"), (":authority", "a.example"), (":path", "/a?b")][..], more]
-        .concat()
+fn get<'a>(extra_fields: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    [
+        &[(":method", "GET"), (":scheme", "https"), (":authority", "a.example"), (":path", "/a?b")][..],
+        extra_fields,
+    ]
+    .concat()
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn rfc9113_8_3_1_the_asterisk_is_for_options() {
 }
 
 #[test]
-fn rfc9113_8_5_connect_has_an_authority_and_nothing_else() {
+fn rfc9113_8_5_connect_has_only_an_authority() {
     let head = complete(REQUEST, &[(":method", "CONNECT"), (":authority", "a:1")]);
     assert_eq!((head.method(), head.target()), (Method::Connect, &b"a:1"[..]));
     let full = [(":method", "CONNECT"), (":authority", "a:1"), (":scheme", "http"), (":path", "/")];
@@ -198,7 +201,7 @@ fn a_response_has_its_status_and_usual_phrase() {
 }
 
 #[test]
-fn trailers_lose_what_is_for_routing_or_framing() {
+fn routing_and_framing_fields_are_removed_from_trailers() {
     let fields =
         [("grpc-status", "0"), ("content-length", "7"), ("host", "a"), ("cookie", "a"), ("date", "x")];
     assert_eq!(lines(&complete(Message::Trailers, &fields)), ["grpc-status: 0"]);
@@ -235,7 +238,7 @@ fn a_list_is_bounded_by_bytes_with_32_for_each_field_and_by_fields() {
 }
 
 #[test]
-fn what_is_too_large_still_enters_the_table() {
+fn an_oversized_field_still_enters_the_table() {
     let mut decoder = Decoder::new(4096);
     let mut head = Head::new();
     let limits = Limits { list_bytes: 40, fields: 9 };

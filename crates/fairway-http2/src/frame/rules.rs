@@ -138,8 +138,8 @@ struct FrameRule {
     scope: Scope,
 }
 
-const fn rule(place: FrameScope, least: u32, limit: u32, unit: u32, scope: Scope) -> FrameRule {
-    FrameRule { allowed_on: place, min_bytes: least, max_bytes: limit, unit, scope }
+const fn rule(frame_scope: FrameScope, least: u32, limit: u32, unit: u32, scope: Scope) -> FrameRule {
+    FrameRule { allowed_on: frame_scope, min_bytes: least, max_bytes: limit, unit, scope }
 }
 
 const NO_LIMIT: u32 = u32::MAX;

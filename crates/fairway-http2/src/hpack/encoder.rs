@@ -50,8 +50,8 @@ pub struct Encoder {
 impl Encoder {
     /// With an empty table of at most `wanted` bytes; 0 for none.
     #[must_use]
-    pub fn new(strings: StringCoding, wanted: usize) -> Self {
-        let wanted = wanted.min(4096);
+    pub fn new(strings: StringCoding, table_size: usize) -> Self {
+        let wanted = table_size.min(4096);
         let mut encoder = Encoder {
             strings,
             preferred_bytes: wanted,

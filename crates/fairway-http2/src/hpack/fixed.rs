@@ -101,7 +101,7 @@ mod tests {
     use fairway_http::Known;
 
     #[test]
-    fn rfc7541_a_has_61_entries_with_what_is_known_of_them() {
+    fn rfc7541_a_the_static_table_has_61_entries_with_known_indices() {
         assert_eq!(COUNT, 61);
         for entry in &TABLE {
             let line = [entry.name, b": ", entry.value, b"\r\n"].concat();

@@ -257,10 +257,10 @@ pub fn encode(text: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(&((window >> count) as u32).to_be_bytes());
         }
     }
-    let whole = count.div_ceil(8) * 8;
-    let padded = window << (whole - count) | 0xff >> (8 - (whole - count));
-    let bytes = (padded << (64 - whole).min(63)).to_be_bytes();
-    out.extend_from_slice(&bytes[..whole as usize / 8]);
+    let whole_bytes = count.div_ceil(8) * 8;
+    let padded = window << (whole_bytes - count) | 0xff >> (8 - (whole_bytes - count));
+    let bytes = (padded << (64 - whole_bytes).min(63)).to_be_bytes();
+    out.extend_from_slice(&bytes[..whole_bytes as usize / 8]);
 }
 
 #[cfg(test)]
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc7541_b_the_codes_are_those_of_the_appendix() {
+    fn rfc7541_b_the_codes_match_the_appendix() {
         for (symbol, code, bits) in [
             (0, 0x1ff8, 13),
             (b' ', 0x14, 6),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_code_may_lie_across_what_is_taken_in_at_once() {
+    fn a_long_code_may_span_two_reads() {
         // Seven bytes are read at first. The long code begins at every bit of them.
         for before in 0..16 {
             for long in [0, 22, 203, 255] {

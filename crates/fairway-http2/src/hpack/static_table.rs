@@ -68,12 +68,12 @@ impl<const N: usize> NameIndex<N> {
     #[must_use]
     pub const fn new(table: &'static [Fixed; N]) -> Self {
         let mut names = NameIndex { table, first: [NO_ENTRY; BUCKET_COUNT], next: [NO_ENTRY; N] };
-        let mut place = N;
-        while place > 0 {
-            place -= 1;
-            let bucket = bucket(table[place].name);
-            names.next[place] = names.first[bucket];
-            names.first[bucket] = place as u8;
+        let mut next_index = N;
+        while next_index > 0 {
+            next_index -= 1;
+            let bucket = bucket(table[next_index].name);
+            names.next[next_index] = names.first[bucket];
+            names.first[bucket] = next_index as u8;
         }
         names
     }
@@ -84,10 +84,10 @@ impl<const N: usize> NameIndex<N> {
         let mut at = if name.is_empty() { NO_ENTRY } else { self.first[bucket(name)] };
         std::iter::from_fn(move || {
             while at != NO_ENTRY {
-                let place = usize::from(at);
-                at = self.next[place];
-                if is_same(name, self.table[place].name) {
-                    return Some(place);
+                let position = usize::from(at);
+                at = self.next[position];
+                if is_same(name, self.table[position].name) {
+                    return Some(position);
                 }
             }
             None

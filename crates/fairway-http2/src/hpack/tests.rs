@@ -179,7 +179,7 @@ fn verdicts_of_names_outlive_bad_values() {
 }
 
 #[test]
-fn the_encoder_uses_the_static_table_and_nothing_else_by_default() {
+fn by_default_the_encoder_uses_only_the_static_table() {
     let mut encoder = Encoder::new(StringCoding::Plain, 0);
     let mut out = Vec::new();
     encoder.begin_block(&mut out);

@@ -138,12 +138,12 @@ fn fields(choices: &mut Unstructured<'_>, block: &mut Vec<u8>) -> arbitrary::Res
     for _ in 0..choices.int_in_range(0..=5)? {
         block.push(0);
         for list in [&NAMES[..], &VALUES] {
-            let some: Vec<u8> = match choices.ratio(4, 5)? {
+            let ratio_fields: Vec<u8> = match choices.ratio(4, 5)? {
                 true => choices.choose(list)?.as_bytes().to_vec(),
                 false => choices.arbitrary_iter()?.take(20).collect::<arbitrary::Result<_>>()?,
             };
-            block.push(some.len() as u8);
-            block.extend_from_slice(&some);
+            block.push(ratio_fields.len() as u8);
+            block.extend_from_slice(&ratio_fields);
         }
     }
     Ok(())

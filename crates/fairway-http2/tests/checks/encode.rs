@@ -36,8 +36,8 @@ pub(crate) fn encode(input: &[u8]) {
 
 fn blocks(choices: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let strings = *choices.choose(&[StringCoding::Plain, StringCoding::Huffman])?;
-    let wanted = *choices.choose(&[0, 0, 100, 300, 4096, 60_000])?;
-    let (mut encoder, mut decoder) = (Encoder::new(strings, wanted), Decoder::new(4096));
+    let block_size = *choices.choose(&[0, 0, 100, 300, 4096, 60_000])?;
+    let (mut encoder, mut decoder) = (Encoder::new(strings, block_size), Decoder::new(4096));
     while !choices.is_empty() {
         for _ in 0..choices.int_in_range(0..=7u8)?.saturating_sub(5) {
             let limit = *choices.choose(&[0, 1, 60, 100, 4095, 4096, 5000, 16_384, 1 << 20])?;

@@ -75,9 +75,9 @@ pub(crate) fn server(input: &[u8]) {
     if input.len() > 32_000 {
         return;
     }
-    let whole = serve(input, input.len().max(1));
+    let unsplit = serve(input, input.len().max(1));
     for piece in [1, 7, 100] {
-        assert_eq!(serve(input, piece), whole, "in pieces of {piece}");
+        assert_eq!(serve(input, piece), unsplit, "in pieces of {piece}");
     }
 }
 
@@ -144,9 +144,9 @@ pub(crate) fn check_responses(input: &[u8]) {
                 written.extend_from_slice(&all[..count]);
                 count
             };
-            let taken = server.send_data_with(turn.stream, &body, takes & 1 == 0, write);
-            assert!(taken > 0);
-            if taken == body.len() && takes & 1 == 0 {
+            let sent = server.send_data_with(turn.stream, &body, takes & 1 == 0, write);
+            assert!(sent > 0);
+            if sent == body.len() && takes & 1 == 0 {
                 server.linger(now, turn.stream);
                 server.release(turn.stream);
             }

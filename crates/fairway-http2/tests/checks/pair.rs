@@ -169,13 +169,13 @@ impl<R> End<R> {
             let count = (body.length - from).min(turn.bytes).min(1 + dice.roll(100_000));
             let chunk: Vec<u8> = (from..from + count).map(|at| byte(stream, seed, at)).collect();
             let cut = dice.roll(150_000);
-            let taken = self.session.send_data_with(stream, &chunk, false, |slices| {
+            let sent = self.session.send_data_with(stream, &chunk, false, |slices| {
                 let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
                 to.extend_from_slice(&all[..cut.min(all.len())]);
                 cut.min(all.len())
             });
-            assert!(taken > 0, "a turn has room");
-            body.sent += taken;
+            assert!(sent > 0, "a turn has room");
+            body.sent += sent;
         }
         let count = dice.roll(200_000).min(self.session.pending().len());
         to.extend_from_slice(&self.session.pending()[..count]);
@@ -218,8 +218,8 @@ impl<R> End<R> {
             2 if dice.roll(8) == 0 => self.session.go_away(now),
             _ => {}
         }
-        let some = self.bodies.keys().copied().nth(dice.roll(40));
-        let Some(stream) = some else { return };
+        let disturbed = self.bodies.keys().copied().nth(dice.roll(40));
+        let Some(stream) = disturbed else { return };
         if dice.roll(30) == 0 {
             let urgency = u8::try_from(dice.roll(8)).expect("one of eight");
             self.session.set_priority(stream, Priority { urgency, incremental: dice.roll(2) == 0 });
@@ -264,9 +264,9 @@ impl<R> End<R> {
         let given_back = self.session.reclaim_window();
         self.granted = self.granted.checked_sub(given_back).expect("only what was granted is given back");
         self.watch.kept_by(other);
-        let left = self.watch.remaining_window(other);
+        let window = self.watch.remaining_window(other);
         let (least, most) = (u64::from(self.window) / 2, u64::from(self.window + self.granted));
-        assert!(left > least && left <= most, "a window of {left}, not of {least} to {most}");
+        assert!(window > least && window <= most, "a window of {window}, not of {least} to {most}");
         self.session.release_memory();
         let kept_bytes = self.session.kept_bytes();
         assert!(kept_bytes <= 16 * 1024, "{kept_bytes} bytes are kept at rest");

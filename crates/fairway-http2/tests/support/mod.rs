@@ -139,17 +139,17 @@ impl Peer {
 
     /// Opens a stream with a complete GET.
     pub(crate) fn get(&mut self, stream: u32) {
-        let seen = self.send(&headers(stream, true, GET));
-        assert!(matches!(seen[..], [ReceivedEvent::Head { end: true, .. }]), "{seen:?}");
+        let events = self.send(&headers(stream, true, GET));
+        assert!(matches!(events[..], [ReceivedEvent::Head { end: true, .. }]), "{events:?}");
     }
 
     /// Opens a stream with an incomplete POST.
     pub(crate) fn post(&mut self, stream: u32) {
-        let seen = self.send(&headers(stream, false, POST));
-        assert!(matches!(seen[..], [ReceivedEvent::Head { end: false, .. }]), "{seen:?}");
+        let events = self.send(&headers(stream, false, POST));
+        assert!(matches!(events[..], [ReceivedEvent::Head { end: false, .. }]), "{events:?}");
     }
 
-    /// Answers a stream and releases it.
+    /// Responds on a stream and releases it.
     pub(crate) fn respond(&mut self, stream: u32) {
         assert!(self.server.send_head(stream, &ok(), true));
         self.server.release(stream);
@@ -163,7 +163,7 @@ pub(crate) fn ok() -> Head {
     head
 }
 
-fn note(event: Event<'_>, head: &Head, seen: &mut Vec<ReceivedEvent>) {
+fn note(event: Event<'_>, head: &Head, events: &mut Vec<ReceivedEvent>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let new = match event {
         Event::Head { stream, end, .. } => ReceivedEvent::Head {
@@ -176,7 +176,7 @@ fn note(event: Event<'_>, head: &Head, seen: &mut Vec<ReceivedEvent>) {
         Event::HeadTooLarge { stream, end } => ReceivedEvent::HeadTooLarge { stream, end },
         Event::Trailers { stream } => ReceivedEvent::Trailers { stream, fields: head.field_count() },
         Event::Data { stream, bytes, end } => {
-            match seen.last_mut() {
+            match events.last_mut() {
                 Some(ReceivedEvent::Data { stream: before, bytes: so_far, end: ended })
                     if *before == stream && !*ended =>
                 {
@@ -190,7 +190,7 @@ fn note(event: Event<'_>, head: &Head, seen: &mut Vec<ReceivedEvent>) {
         }
         event => ReceivedEvent::Other(format!("{event:?}")),
     };
-    seen.push(new);
+    events.push(new);
 }
 
 /// Splits output into frames.

@@ -21,7 +21,7 @@ pub(crate) enum ServerResult {
     Silent,
 }
 
-/// The mark after the input: whoever answers it has read everything before it.
+/// The mark after the input: a peer that responds to it has read everything before it.
 pub(crate) const MARK: [u8; 8] = *b"the mark";
 
 /// The result, if the frames show one: the mark is answered, or the connection ends.
@@ -51,15 +51,15 @@ pub(crate) fn judged_with_code(bytes: &[u8]) -> Option<(ServerResult, Code)> {
 
 /// The bytes of complete frames.
 fn complete_length(bytes: &[u8]) -> usize {
-    let mut whole = 0;
-    while let Some(header) = bytes[whole..].first_chunk::<HEADER_BYTES>() {
-        let end = whole + HEADER_BYTES + Header::read(header).length as usize;
+    let mut length = 0;
+    while let Some(header) = bytes[length..].first_chunk::<HEADER_BYTES>() {
+        let end = length + HEADER_BYTES + Header::read(header).length as usize;
         if end > bytes.len() {
             break;
         }
-        whole = end;
+        length = end;
     }
-    whole
+    length
 }
 
 /// A beginning with streams of all kinds: the body of 1 is incomplete, 3 has ended, 5 was reset.

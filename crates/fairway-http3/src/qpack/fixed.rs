@@ -145,7 +145,7 @@ mod tests {
     use fairway_http::Known;
 
     #[test]
-    fn rfc9204_a_has_99_entries_with_what_is_known_of_them() {
+    fn rfc9204_a_the_static_table_has_99_entries_with_known_indices() {
         assert_eq!(TABLE.len(), 99);
         for entry in &TABLE {
             assert_eq!(entry.bytes, [entry.name, b": ", entry.value, b"\r\n"].concat());

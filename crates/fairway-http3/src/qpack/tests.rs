@@ -140,7 +140,7 @@ fn bad_encoder_instructions_are_errors_of_the_connection() {
 }
 
 #[test]
-fn decoder_instructions_that_nothing_explains_are_errors() {
+fn unexpected_decoder_instructions_are_errors() {
     let read = |hex: &str| read_acknowledgment(&bytes(hex)).map_err(|fault| (fault.code, fault.rule));
     assert_eq!(read("44"), Ok((DecoderInstruction::Cancellation(4), 1)));
     assert_eq!(read("7f 05"), Ok((DecoderInstruction::Cancellation(68), 2)));
@@ -187,7 +187,7 @@ fn a_never_indexed_field_is_sensitive_and_stays_so() {
 }
 
 #[test]
-fn what_the_encoder_writes_reads_back_in_lower_case() {
+fn encoded_fields_are_decoded_in_lower_case() {
     let fields = [
         field(":status", "200"),
         field("Content-Type", "text/plain"),
@@ -289,15 +289,15 @@ impl Reference {
 
     /// Appends a field that refers to the entry at this absolute index, or to its name.
     fn refer(&mut self, at: usize, base: usize, fields: &mut Vec<Field>, out: &mut Vec<u8>) {
-        let whole = self.random.bool();
-        match (whole, at < base) {
+        let is_complete = self.random.bool();
+        match (is_complete, at < base) {
             (true, true) => integer::write((base - 1 - at) as u64, 6, 0x80, out),
             (true, false) => integer::write((at - base) as u64, 4, 0x10, out),
             (false, true) => integer::write((base - 1 - at) as u64, 4, 0x40, out),
             (false, false) => integer::write((at - base) as u64, 3, 0, out),
         }
         let mut field = self.entries[at].clone();
-        if !whole {
+        if !is_complete {
             field.1 = self.some_field().1;
             self.text(&field.1, 7, 0, out);
         }

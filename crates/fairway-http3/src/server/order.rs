@@ -20,8 +20,8 @@ const ORDERS: i32 = 1 << 27;
 /// Higher comes first. 0, which needs not be set, is that of [`Priority::UNSPECIFIED`].
 pub(super) fn order(priority: Priority, stream: StreamId) -> i32 {
     let urgency = i32::from(Priority::UNSPECIFIED.urgency) - i32::from(priority.urgency.min(7));
-    let place = (stream.index() % (ORDERS as u64 - 1)) as i32;
-    urgency * ORDERS + if priority.incremental { 0 } else { ORDERS - 1 - place }
+    let slot = (stream.index() % (ORDERS as u64 - 1)) as i32;
+    urgency * ORDERS + if priority.incremental { 0 } else { ORDERS - 1 - slot }
 }
 
 impl RequestRecord {
@@ -49,11 +49,11 @@ impl Server {
             return None;
         }
         loop {
-            let place = |id: &StreamId| {
+            let urgency = |id: &StreamId| {
                 let record = self.requests.get(*id)?;
                 Some((Reverse(order(record.priority, *id)), record.outgoing.sent_at))
             };
-            let next = self.sendable.iter().enumerate().min_by_key(|(_, id)| place(id));
+            let next = self.sendable.iter().enumerate().min_by_key(|(_, id)| urgency(id));
             let (at, _) = next?;
             let id = self.sendable.swap_remove(at);
             if let Some(event) = self.writable(quic, id) {
@@ -70,7 +70,7 @@ mod tests {
     use quinn_proto::{Dir, Side};
 
     #[test]
-    fn orders_follow_urgency_then_streams_then_nothing() {
+    fn orders_follow_urgency_then_stream_id() {
         let order = |urgency, incremental, index| {
             order(Priority { urgency, incremental }, StreamId::new(Side::Client, Dir::Bi, index))
         };

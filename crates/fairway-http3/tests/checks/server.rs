@@ -23,8 +23,8 @@ pub(crate) fn check(input: &[u8]) {
             *rest = after;
             piece.to_vec()
         };
-        let chosen = streams.get(usize::from(step >> 3) % streams.len().max(1)).copied();
-        match (step & 7, chosen) {
+        let stream = streams.get(usize::from(step >> 3) % streams.len().max(1)).copied();
+        match (step & 7, stream) {
             (0 | 1, _) => {
                 let dir = if step & 7 == 0 { Dir::Bi } else { Dir::Uni };
                 let bytes = chunk(&mut rest);

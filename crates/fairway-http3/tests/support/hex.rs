@@ -20,7 +20,7 @@ pub(crate) fn bytes(text: &str) -> Vec<u8> {
             Some((word, count)) => (word, count.parse().unwrap()),
             None => (word, 1),
         };
-        let one = match word {
+        let byte = match word {
             "GET" => bytes(GET),
             "POST" => bytes(POST),
             "CONNECT" => bytes(CONNECT),
@@ -34,7 +34,7 @@ pub(crate) fn bytes(text: &str) -> Vec<u8> {
             _ => vec![u8::from_str_radix(word, 16).unwrap_or_else(|_| panic!("{word:?}"))],
         };
         for _ in 0..count {
-            out.extend_from_slice(&one);
+            out.extend_from_slice(&byte);
         }
     }
     out

@@ -324,23 +324,23 @@ pub(crate) fn text(head: &Head) -> Vec<String> {
     lines
 }
 
-fn read(quic: &mut Connection, id: StreamId, seen: &mut ReceivedStream) {
+fn read(quic: &mut Connection, id: StreamId, received: &mut ReceivedStream) {
     let is_own = id.dir() == Dir::Uni && id.initiator() == quinn_proto::Side::Client;
-    if is_own || seen.finished || seen.reset.is_some() {
+    if is_own || received.finished || received.reset.is_some() {
         return;
     }
     let mut stream = quic.recv_stream(id);
     let Ok(mut chunks) = stream.read(true) else { return };
     loop {
         match chunks.next(usize::MAX) {
-            Ok(Some(chunk)) => seen.bytes.extend_from_slice(&chunk.bytes),
+            Ok(Some(chunk)) => received.bytes.extend_from_slice(&chunk.bytes),
             Ok(None) => {
-                seen.finished = true;
+                received.finished = true;
                 break;
             }
             Err(ReadError::Blocked) => break,
             Err(ReadError::Reset(code)) => {
-                seen.reset = Some(code.into_inner());
+                received.reset = Some(code.into_inner());
                 break;
             }
         }

@@ -351,7 +351,7 @@ impl AddedPhases {
         let guards = &self.phases.guards;
         let issuers = guards.iter().filter_map(Guard::jwt).flat_map(|auth| &auth.issuers);
         let logins = guards.iter().filter_map(Guard::oidc).flat_map(|auth| &auth.headers);
-        let claims = issuers.flat_map(|issuer| &issuer.headers).chain(logins).map(|of| &of.header);
+        let claims = issuers.flat_map(|issuer| &issuer.headers).chain(logins).map(|claim| &claim.header);
         let clients = guards.iter().filter_map(Guard::api_key).filter_map(|auth| auth.client_header.as_ref());
         claims.chain(clients).map(|header| header.to_ascii_lowercase()).find(is_used)
     }
@@ -476,7 +476,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guards_are_asked_in_the_order_of_their_turns_and_fields_of_cors_come_first() {
+    fn guards_run_in_the_order_of_their_stages_and_cors_headers_come_first() {
         let list =
             |range: &str| Guard::Access(AccessList { deny: vec![range.parse().unwrap()], allow: Vec::new() });
         let hsts = || ResponseEdit::StrictTransportSecurity("a".into());

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_headers_are_those_that_ingress_nginx_takes() {
+    fn header_names_are_accepted_as_in_ingress_nginx() {
         let read = header_list(" X-User ,, X_Groups").unwrap();
         assert_eq!(read.iter().map(|name| &**name).collect::<Vec<_>>(), ["X-User", "X_Groups"]);
         for wrong in ["X User", "X-User;", "a:b", "ä", "X.Y"] {

@@ -70,15 +70,15 @@ impl IngressRules {
     /// # Errors
     /// The id of a rule that the ConfigMap also has.
     pub(crate) fn with(self, of_all: &FirewallDefaults) -> Result<RuleText, u32> {
-        let mut own = match self.snippet {
+        let mut own_rules = match self.snippet {
             Some(snippet) => snippet,
             None if of_all.enabled => RuleText::default(),
             None => recommended(),
         };
         if self.core_rule_set {
-            own.add_core_rule_set();
+            own_rules.add_core_rule_set();
         }
-        own.before(of_all.rules())
+        own_rules.before(of_all.rules())
     }
 }
 

@@ -52,12 +52,12 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     let mut layout = layout::layout(host, serving);
     let mut diagnostics = std::mem::take(&mut layout.diagnostics);
     let section = TlsSection::for_host(host, serving);
-    let own = section.map_or(HostCertificate::None, |section| {
+    let own_certificate = section.map_or(HostCertificate::None, |section| {
         section.certificate(host, inputs.certificates, &mut diagnostics)
     });
     let shown = match inputs.alias {
-        Some(alias) => own.clone().for_name(alias, inputs.certificates),
-        None => own.clone(),
+        Some(alias) => own_certificate.clone().for_name(alias, inputs.certificates),
+        None => own_certificate.clone(),
     };
     let certificate = if shown == HostCertificate::None { inputs.wildcard.clone() } else { shown };
     // An alias is never redirected: no certificate is known for it.
@@ -104,7 +104,7 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
         suites: suites(serving, &inputs.context.defaults.values),
         falls_through: false,
     };
-    BuiltHost { host, stream, certificate: own, backends: builder.backends, diagnostics }
+    BuiltHost { host, stream, certificate: own_certificate, backends: builder.backends, diagnostics }
 }
 
 /// The cipher suites of the oldest Ingress that sets them, else of the settings. The preference is that of the oldest

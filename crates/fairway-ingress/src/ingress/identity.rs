@@ -105,8 +105,8 @@ pub(crate) fn read(
     if unreadable {
         return Err(Closed(FixedResponseReason::ProtectionUnavailable));
     }
-    let own = &reader.key.namespace;
-    let permits = |kind: Kind, key: &ObjectKey| match key.namespace == *own {
+    let own_namespace = &reader.key.namespace;
+    let permits = |kind: Kind, key: &ObjectKey| match key.namespace == *own_namespace {
         true => Ok(()),
         false => Err(format!("{} {key} is in another namespace", kind.name())),
     };

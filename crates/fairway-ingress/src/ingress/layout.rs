@@ -136,8 +136,8 @@ impl Layout {
     }
 
     /// Gives a path to an Ingress, unless an older one has it.
-    fn claim(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: LocationSource) {
-        let claimed = location(ingress, path, place);
+    fn claim(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, source: LocationSource) {
+        let claimed = location(ingress, path, source);
         let (kind, text) = (claimed.kind, claimed.path.clone());
         if ingress.contributions.upstream.balance.cookie.is_some() && !claimed.is_strict() {
             self.sessions.extend(claimed.service().map(|service| (service, text.clone())));
@@ -160,8 +160,8 @@ impl Layout {
     }
 
     /// Adds a canary for a path, unless an older one exists.
-    fn add_canary(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: LocationSource) {
-        let joining = location(ingress, path, place);
+    fn add_canary(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, source: LocationSource) {
+        let joining = location(ingress, path, source);
         let key = (joining.kind, joining.path.clone());
         let has_main = self.by_path.get(&key).is_some_and(|at| self.locations[*at].is_path());
         let older = self.canaries.get(&key);
@@ -216,10 +216,10 @@ pub(crate) fn location_at(ingress: &Arc<ServedIngress>, rule: usize, path: usize
 }
 
 /// The location that a path of an Ingress requests.
-fn location(ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: LocationSource) -> Location {
+fn location(ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, source: LocationSource) -> Location {
     let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");
     let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
-    Location { path: shared::text(text), kind, owner: Some(ingress.clone()), source: place }
+    Location { path: shared::text(text), kind, owner: Some(ingress.clone()), source }
 }
 
 /// Reports a canary without effect: another one exists, or there is no such path.

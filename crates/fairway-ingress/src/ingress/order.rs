@@ -69,9 +69,9 @@ fn pattern_entries(layout: &Layout) -> (Vec<LocationEntry>, Vec<Diagnostic>) {
         }
         // As without regular expressions, it becomes two nginx locations: `/path/` and, if free, `= /path`. Both take
         // the position of the object's path, which is split after sorting (`updateServerLocations`).
-        let taken = layout.has(PathKind::Exact, &path);
+        let is_exact_taken = layout.has(PathKind::Exact, &path);
         let slashed = if path.ends_with('/') { path.clone() } else { format!("{path}/") };
-        let with_path = slashed != path && !taken;
+        let with_path = slashed != path && !is_exact_taken;
         candidates.push(Candidate::new(at, location, slashed, &mut budget));
         if with_path {
             candidates.push(Candidate::new(at, location, path, &mut budget));

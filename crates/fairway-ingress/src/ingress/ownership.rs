@@ -93,9 +93,9 @@ impl HostIngresses {
         ingresses: Vec<Arc<ServedIngress>>,
         others: &[(&HostPattern, &Ownership)],
     ) -> Self {
-        let own = Ownership::from_ingresses(&ingresses);
+        let own_ownership = Ownership::from_ingresses(&ingresses);
         let all = others.iter().map(|(of, ownership)| (Some(*of), *ownership));
-        let all = std::iter::once((None, &own)).chain(all);
+        let all = std::iter::once((None, &own_ownership)).chain(all);
         let oldest = all.filter_map(|(through, ownership)| Some((ownership.oldest.as_ref()?, through)));
         // Among several names of one Ingress, the closest to the host.
         let oldest = oldest.min_by_key(|(oldest, _)| *oldest);
@@ -108,7 +108,7 @@ impl HostIngresses {
             let is_shared = |ownership: &Ownership| ownership.is_shared(&owner.namespace, namespace);
             if serving.decides(&ingress) {
                 serving.admit(ingress);
-            } else if is_shared(&own) || others.iter().any(|(_, ownership)| is_shared(ownership)) {
+            } else if is_shared(&own_ownership) || others.iter().any(|(_, ownership)| is_shared(ownership)) {
                 serving.diagnostics.extend(owner.certificate_not_shared(&ingress, host));
                 serving.admit(ingress);
             } else {

@@ -72,8 +72,9 @@ pub(crate) fn close_protected(
     let consequence = format!("{}, and TLS connections to its hosts are closed", closed::CLOSED_CONSEQUENCE);
     let origin = |field: &str| reader.field_origin(field);
     let by_snippet = context.defaults.snippets.host.as_ref().is_some_and(|host| host.protects());
-    let own = Protections { annotations: reader.annotations(), contributions, by_snippet, origin: &origin };
-    let found = own.bypassed(protection, &consequence);
+    let protections =
+        Protections { annotations: reader.annotations(), contributions, by_snippet, origin: &origin };
+    let found = protections.bypassed(protection, &consequence);
     if !found.is_empty() && protection == UnsupportedProtection::Closed {
         let why = Closed(FixedResponseReason::ProtectionUnavailable);
         contributions.closed = contributions.closed.or(Some(why));
@@ -86,23 +87,23 @@ impl Protections<'_> {
     fn bypassed(&self, protection: UnsupportedProtection, consequence: &str) -> Vec<Diagnostic> {
         let named = PROTECTIVE_ANNOTATIONS.into_iter().filter(|name| self.has_protection(name));
         let mut all: Vec<_> = named.map(|name| (self.annotations.prefix, name)).collect();
-        let own = OWN_PROTECTIVE_ANNOTATIONS
+        let annotation = OWN_PROTECTIVE_ANNOTATIONS
             .into_iter()
             .filter(|name| self.annotations.has(fairway_annotations::OWN_PREFIX, name));
-        all.extend(own.map(|name| (fairway_annotations::OWN_PREFIX, name)));
+        all.extend(annotation.map(|name| (fairway_annotations::OWN_PREFIX, name)));
         let by_settings = all.is_empty()
             && (self.by_snippet
                 || self.contributions.added.is_filtered()
                 || [GuardStage::Snippet, GuardStage::Access]
                     .into_iter()
                     .any(|turn| self.contributions.added.has(turn)));
-        let found = |(prefix, name): (&str, &str), what: &str| {
+        let found = |(prefix, name): (&str, &str), description: &str| {
             let (severity, consequence) = match protection {
                 UnsupportedProtection::Closed => (Severity::Error, consequence),
                 UnsupportedProtection::Ignored => (Severity::Warning, IGNORED_CONSEQUENCE),
             };
             let origin = (self.origin)(&format!("metadata.annotations[\"{prefix}/{name}\"]"));
-            let problem = format!("clients over TLS that is passed through would bypass {what}");
+            let problem = format!("clients over TLS that is passed through would bypass {description}");
             Diagnostic::new(severity, "passthrough-protected", origin).because(problem, consequence)
         };
         if by_settings {
@@ -194,10 +195,12 @@ fn protected_by_others(
     let service = |location: &Location| location.service().map(|service| service.name);
     let reached = service(root);
     let protects_it = |ingress: &ServedIngress| {
-        let mut own =
-            layout.locations.iter().filter(|it| it.owner.as_ref().is_some_and(|of| of.key == ingress.key));
+        let mut protected = layout
+            .locations
+            .iter()
+            .filter(|it| it.owner.as_ref().is_some_and(|owner| owner.key == ingress.key));
         ingress.contributions.host.clients.is_some()
-            || reached.is_some() && own.any(|location| service(location) == reached)
+            || reached.is_some() && protected.any(|location| service(location) == reached)
     };
     let others = serving.ingresses.iter().filter(|it| it.key != oldest.key);
     let others = others.filter(|it| it.key.namespace == oldest.key.namespace && protects_it(it));

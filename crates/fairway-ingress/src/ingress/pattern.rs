@@ -91,11 +91,11 @@ fn check_path(path: &str, captures: bool, account: &mut Account) -> PatternVerdi
 /// The pattern, and the cost of a search for its captures.
 fn compile(pattern: &str, captures: bool) -> Result<(Arc<Pattern>, Cost), Refusal> {
     let compiled = Pattern::shared(pattern, Anchor::Start, true)?;
-    let more = match captures {
+    let captures_text = match captures {
         true => Finder::shared(pattern, true)?.cost(),
         false => Cost::default(),
     };
-    Ok((compiled, more))
+    Ok((compiled, captures_text))
 }
 
 /// The pattern that nginx reads where ingress-nginx writes `path` between quotes: two backslashes become one

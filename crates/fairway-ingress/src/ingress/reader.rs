@@ -131,8 +131,8 @@ impl<'a> Reader<'a> {
         let value = self.value(name)?;
         let number = value.parse().ok().filter(|number| range.contains(number));
         if number.is_none() {
-            let wanted = format!("a whole number from {} to {}", range.start(), range.end());
-            self.invalid(name, format!("\"{value}\" is not {wanted}"), "the default is used");
+            let expected = format!("a whole number from {} to {}", range.start(), range.end());
+            self.invalid(name, format!("\"{value}\" is not {expected}"), "the default is used");
         }
         number
     }

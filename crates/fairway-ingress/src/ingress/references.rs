@@ -183,11 +183,14 @@ impl References {
         let annotations = Annotations { key, ingress, prefix: &self.options.annotations_prefix };
         let referenced = referenced::references_of_ingress(&annotations);
         // References to other namespaces are refused when they are read: nobody may make Fairway look there.
-        let here = |named: &ObjectKey| named.namespace == key.namespace;
+        let in_namespace = |named: &ObjectKey| named.namespace == key.namespace;
         let secrets =
-            referenced.secrets.into_iter().filter(here).map(|key| ObjectRef::new(Kind::Secret, key));
-        let maps =
-            referenced.config_maps.into_iter().filter(here).map(|key| ObjectRef::new(Kind::ConfigMap, key));
+            referenced.secrets.into_iter().filter(in_namespace).map(|key| ObjectRef::new(Kind::Secret, key));
+        let maps = referenced
+            .config_maps
+            .into_iter()
+            .filter(in_namespace)
+            .map(|key| ObjectRef::new(Kind::ConfigMap, key));
         let named: Box<[_]> = secrets.chain(maps).collect();
         let class = NamedClass::from_ingress(ingress);
         let served = self.classes.selection_for(&class).is_served();
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_comes_and_goes_takes_the_secrets_of_its_ingresses_along() {
+    fn secrets_of_its_ingresses_appear_and_disappear_with_a_class() {
         let mut references = References::new(&Options::default());
         let key = ObjectKey::new("shop", "i");
         references.set_ingress(&key, Some(&ingress(Some("edge"), &["a"], &[])));
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_name_objects_too_but_never_those_of_another_namespace() {
+    fn annotations_refer_to_objects_of_their_own_namespace_only() {
         let mut references = References::new(&Options::default());
         let annotations = [("proxy-ssl-secret", "shop/upstream"), ("custom-headers", "shop/headers")];
         let named = ingress(Some("fairway"), &[], &annotations);

@@ -362,15 +362,16 @@ impl<'a> Builder<'a> {
     /// Load balancing and address source of a location's Service: those of its Ingress, or those shared by all with
     /// the Service.
     fn balance(&self, location: &Location, owner: &ServedIngress) -> (Balance, BackendAddressSource) {
-        let own = &owner.contributions.upstream;
+        let upstream = &owner.contributions.upstream;
         match self.services.settings_for(location) {
-            None => (own.balance.clone(), own.via),
+            None => (upstream.balance.clone(), upstream.via),
             Some(shared) if self.layout.begins_sessions(location) => {
-                (shared.balance.clone().with_annotations_of(&own.balance), shared.via)
+                (shared.balance.clone().with_annotations_of(&upstream.balance), shared.via)
             }
-            Some(shared) => {
-                (shared.balance.clone().with_annotations_of(&own.balance).without_new_sessions(), shared.via)
-            }
+            Some(shared) => (
+                shared.balance.clone().with_annotations_of(&upstream.balance).without_new_sessions(),
+                shared.via,
+            ),
         }
     }
 
@@ -389,9 +390,9 @@ impl<'a> Builder<'a> {
         let of_service = services.settings_for(location).and_then(|shared| shared.canary.as_ref());
         let of_service = of_service.filter(|_| !named.is_some_and(Location::is_strict));
         let Some(canary) = of_service else { return named.cloned() };
-        let which = |it: &Location| (it.owner.as_ref().map(|owner| owner.key.clone()), it.service());
+        let identity = |it: &Location| (it.owner.as_ref().map(|owner| owner.key.clone()), it.service());
         let found = match named {
-            Some(named) if which(named) == which(canary) => None,
+            Some(named) if identity(named) == identity(canary) => None,
             Some(named) => shared_service::canary_displaced(location, named, canary),
             None if !self.is_first(SharedAspect::Canary, location) => None,
             None => shared_service::canary_shared(location, canary),
@@ -419,20 +420,20 @@ impl<'a> Builder<'a> {
     }
 
     /// Whether this is reported for the first time: one path of an Ingress with a Service represents all.
-    fn is_first(&mut self, what: SharedAspect, location: &Location) -> bool {
+    fn is_first(&mut self, aspect: SharedAspect, location: &Location) -> bool {
         let owner = location.owner.as_ref().map(|owner| owner.key.clone());
-        let which = owner.zip(location.service());
-        which.is_some_and(|(owner, service)| self.described.insert((what, owner, service)))
+        let identity = owner.zip(location.service());
+        identity.is_some_and(|(owner, service)| self.described.insert((aspect, owner, service)))
     }
 
     /// The backend of a canary, which uses the protocol of the main Ingress.
     fn canary(&mut self, joining: &Location, main: &BackendRef) -> Option<(Canary, BackendRef)> {
         let owner = joining.owner.as_ref()?;
         // Unsupported protection closes a canary, too.
-        let own = owner.canary().filter(|_| owner.contributions.closed.is_none())?;
+        let own_canary = owner.canary().filter(|_| owner.contributions.closed.is_none())?;
         let shared = self.services.settings_for(joining);
         let share = shared.and_then(|shared| shared.share.as_ref()).and_then(|ingress| ingress.canary());
-        let canary = Canary { sessions: own.sessions, ..share.unwrap_or(own).clone() };
+        let canary = Canary { sessions: own_canary.sessions, ..share.unwrap_or(own_canary).clone() };
         let usual = self.default_balance();
         self.diagnostics.extend(shared.into_iter().flat_map(|shared| shared.describe_canary(joining, usual)));
         let upstream = &owner.contributions.upstream;
@@ -587,9 +588,9 @@ impl<'a> Builder<'a> {
 
     fn policy(&self, location: &Location) -> Arc<Policy> {
         let defaults = self.context.defaults;
-        let own = location.owner.as_ref().map(|owner| Arc::clone(&owner.contributions.policy));
+        let policy = location.owner.as_ref().map(|owner| Arc::clone(&owner.contributions.policy));
         let usual = || defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body);
-        own.unwrap_or_else(|| Arc::new(usual()))
+        policy.unwrap_or_else(|| Arc::new(usual()))
     }
 }
 

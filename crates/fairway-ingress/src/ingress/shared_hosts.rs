@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn everyone_stays_everyone() {
-        let one = SharedHosts::Namespaces(["a".into()].into());
-        let mut joined = one.clone();
+        let namespaces = SharedHosts::Namespaces(["a".into()].into());
+        let mut joined = namespaces.clone();
         joined.join(&SharedHosts::Everyone);
-        joined.join(&one);
+        joined.join(&namespaces);
         assert!(joined.include("b"));
-        assert!(one.include("a") && !one.include("b"));
+        assert!(namespaces.include("a") && !namespaces.include("b"));
     }
 }

@@ -121,15 +121,15 @@ impl SharedService {
     }
 
     fn balancing_of(&self, owner: &ServedIngress, service: &str, usual: DefaultBalance) -> Option<Finding> {
-        let own = &owner.contributions.upstream;
+        let upstream = &owner.contributions.upstream;
         let giver = self.deciders.balance.as_ref()?;
-        if (own.balance.of_ingress_nginx().without_sessions(), own.via)
+        if (upstream.balance.of_ingress_nginx().without_sessions(), upstream.via)
             == (self.balance.without_sessions(), self.via)
         {
             return None;
         }
         let problem = format!("balancing of {service} is that of Ingress {giver}, the oldest that uses it");
-        let asks = (own.balance.balancing, own.via) != usual || own.balance.hash.is_some();
+        let asks = (upstream.balance.balancing, upstream.via) != usual || upstream.balance.hash.is_some();
         Some(match asks {
             true => {
                 let lost = "load-balance, upstream-hash-by and service-upstream of this Ingress have no effect on it";
@@ -145,9 +145,9 @@ impl SharedService {
             let giver = self.deciders.sessions.as_ref()?;
             let problem =
                 format!("sessions of {service} stay at one endpoint, because Ingress {giver} has affinity");
-            let taken =
+            let effect =
                 "the cookie counts for requests of this Ingress, too, and its own answers do not set it";
-            return Some((Severity::Note, problem, taken));
+            return Some((Severity::Note, problem, effect));
         };
         let alike = SessionCookie { stickiness: cookie.stickiness, ..(**own).clone() };
         if alike != **cookie {
@@ -178,8 +178,8 @@ fn to_diagnostics(location: &Location, findings: [Option<Finding>; 2]) -> Vec<Di
 /// Reports that a canary takes some requests of a location that it does not name.
 pub(crate) fn canary_shared(location: &Location, canary: &Location) -> Option<Diagnostic> {
     let problem = format!("{} has a canary, {}", shown(location)?, canary.origin(""));
-    let taken = format!("it takes its part of the requests of this Ingress, too; {KEPT_APART}");
-    Some(Diagnostic::new(Severity::Warning, "shared-service", origin_of(location)).because(problem, taken))
+    let effect = format!("it takes its part of the requests of this Ingress, too; {KEPT_APART}");
+    Some(Diagnostic::new(Severity::Warning, "shared-service", origin_of(location)).because(problem, effect))
 }
 
 /// Reports that a canary that names a location has no effect, because the Service has another one.

@@ -211,8 +211,8 @@ impl SharedHost<'_> {
         for entry in self.entries {
             let mut tester = None;
             for probe in &mut probes {
-                let own = probe.location == entry.location;
-                let open = if own { !probe.matched } else { probe.answered.is_none() };
+                let is_own = probe.location == entry.location;
+                let open = if is_own { !probe.matched } else { probe.answered.is_none() };
                 if !open || !may_match(entry, &probe.path) {
                     continue;
                 }
@@ -225,7 +225,7 @@ impl SharedHost<'_> {
                     continue;
                 }
                 probe.answered.get_or_insert(entry);
-                if own {
+                if is_own {
                     probe.matched = true;
                 }
             }

@@ -106,8 +106,8 @@ fn add_host(
     if !host.hidden_headers.is_empty() && !of_path.is_some_and(|of_path| of_path.hides_hidden_of_host) {
         responses.received.push(UpstreamResponseEdit::Hide(host.hidden_headers.as_slice().into()));
     }
-    let chosen = responses.edits.iter().position(|edit| matches!(edit, ResponseEdit::Chosen(_)));
-    let at = chosen.unwrap_or(responses.edits.len());
+    let chosen_edit = responses.edits.iter().position(|edit| matches!(edit, ResponseEdit::Chosen(_)));
+    let at = chosen_edit.unwrap_or(responses.edits.len());
     responses.edits.splice(at..at, host.more_edits.iter().cloned());
     if !replaces_adds {
         responses.edits.extend(host.adds.iter().cloned());
@@ -164,8 +164,8 @@ pub(crate) fn snippet_of_host(
     let defaults = context.defaults;
     let with_snippet = |ingress: &&Arc<ServedIngress>| ingress.contributions.host.snippet.is_some();
     let ingress = serving.deciding_ingresses().find(with_snippet);
-    let own = ingress.and_then(|ingress| ingress.contributions.host.snippet.as_ref());
-    let snippet = match (own, &defaults.snippets.host) {
+    let own_snippet = ingress.and_then(|ingress| ingress.contributions.host.snippet.as_ref());
+    let snippet = match (own_snippet, &defaults.snippets.host) {
         (Some(ServerSnippet::Refused), _) => return Some(ServerSnippet::Refused),
         (Some(ServerSnippet::Acts(snippet)), _) | (None, Some(snippet)) => snippet,
         (None, None) => return None,

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_not_known_and_a_credential_are_named() {
+    fn an_unknown_variable_and_a_credential_are_reported() {
         for (wrong, named) in [
             ("GET $upstream_addr", "$upstream_addr, which is not a known variable"),
             ("$1", "$1"),

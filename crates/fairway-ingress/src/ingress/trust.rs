@@ -59,12 +59,12 @@ impl UniversalTrust {
         let count = restricting.len();
         let named =
             restricting.take(MAX_NAMED_INGRESSES).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let more = count.checked_sub(MAX_NAMED_INGRESSES).filter(|more| *more > 0);
-        let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+        let unnamed = count.checked_sub(MAX_NAMED_INGRESSES).filter(|more| *more > 0);
+        let suffix = unnamed.map(|more| format!(" and {more} more")).unwrap_or_default();
         let effect = match count {
             0 => String::new(),
             1 => format!("; the source ranges of Ingress {named} keep nobody out"),
-            _ => format!("; the source ranges of Ingresses {named}{more} keep nobody out"),
+            _ => format!("; the source ranges of Ingresses {named}{suffix} keep nobody out"),
         };
         Diagnostic::new(Severity::Warning, "trusts-everybody", self.origin.clone())
             .because(self.problem, format!("any client can claim any address{effect}"))

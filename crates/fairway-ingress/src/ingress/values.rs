@@ -101,9 +101,9 @@ pub(crate) fn value<T>(
     let default = || defaults.get(name, parse);
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return default() };
     parse(value).or_else(|| {
-        let what =
+        let expectation =
             KNOWN_KEYS.iter().find(|known| known.name == name).map_or("a value", |known| known.description);
-        reader.invalid(name, format!("\"{value}\" is not {what}"), "the default is used");
+        reader.invalid(name, format!("\"{value}\" is not {expectation}"), "the default is used");
         default()
     })
 }

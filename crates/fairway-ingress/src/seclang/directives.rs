@@ -198,10 +198,10 @@ impl DirectiveReader<'_> {
     }
 
     /// The only argument.
-    fn single(&self, what: &str) -> Result<String, Problem> {
+    fn single(&self, expectation: &str) -> Result<String, Problem> {
         match self.arguments {
             [word] => Ok(word.text.to_owned()),
-            _ => self.wrong(format!("{} has {what} as its only argument", self.name)),
+            _ => self.wrong(format!("{} has {expectation} as its only argument", self.name)),
         }
     }
 
@@ -340,8 +340,8 @@ impl DirectiveReader<'_> {
     }
 
     /// The value as sent to the firewall.
-    fn value(&self, wanted: Value) -> Result<String, Problem> {
-        if let Value::MediaTypes = wanted {
+    fn value(&self, kind: Value) -> Result<String, Problem> {
+        if let Value::MediaTypes = kind {
             let plain = |c: char| c.is_ascii_alphanumeric() || "/+-._*".contains(c);
             let types: Vec<&str> =
                 self.arguments.iter().flat_map(|word| word.text.split_whitespace()).collect();
@@ -349,7 +349,7 @@ impl DirectiveReader<'_> {
             return if good { Ok(types.join(" ")) } else { self.wrong("it is no list of media types") };
         }
         let found_values = self.single("a value")?;
-        match wanted {
+        match kind {
             Value::OneOf(values) => {
                 match values.iter().find(|value| value.eq_ignore_ascii_case(&found_values)) {
                     Some(value) => Ok((*value).to_owned()),
@@ -357,7 +357,7 @@ impl DirectiveReader<'_> {
                 }
             }
             Value::Number | Value::Size => match found_values.parse::<u32>() {
-                Ok(0) if matches!(wanted, Value::Size) => self.wrong("it has no whole number above 0"),
+                Ok(0) if matches!(kind, Value::Size) => self.wrong("it has no whole number above 0"),
                 Ok(number) => Ok(number.to_string()),
                 Err(_) => self.wrong("it has no whole number"),
             },

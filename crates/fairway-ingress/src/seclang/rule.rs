@@ -154,9 +154,9 @@ pub(super) fn check_variables(text: &str) -> Result<(), String> {
                 return Err(format!("{name} has no parts"));
             }
             let is_path = |part: &str| PATHS.contains(&part) && is_in(&["XML", "JSON"]);
-            let whole = &part[..part.find('|').unwrap_or(part.len())];
-            behind = match is_path(whole) {
-                true => &part[whole.len()..],
+            let variable = &part[..part.find('|').unwrap_or(part.len())];
+            behind = match is_path(variable) {
+                true => &part[variable.len()..],
                 false => {
                     rest_after_part(part).ok_or_else(|| format!("the part of {name} is not understood"))?
                 }
@@ -219,8 +219,8 @@ pub(super) fn check_operator(text: &str) -> Result<(), String> {
 /// Ingress.
 pub(super) fn check_pattern(pattern: &str) -> Result<(), String> {
     let chars: Vec<char> = pattern.chars().collect();
-    let not_re2 = |what: &str| {
-        Err(format!("the pattern has {what}, which Coraza's regular expressions (RE2) have not"))
+    let not_re2 = |problem: &str| {
+        Err(format!("the pattern has {problem}, which Coraza's regular expressions (RE2) have not"))
     };
     let (mut at, mut in_class) = (0, false);
     while at < chars.len() {

@@ -70,7 +70,7 @@ fn the_core_rule_set_keeps_its_place_and_changes_to_rules_come_last() {
 }
 
 #[test]
-fn what_reaches_outside_is_refused_with_its_line() {
+fn access_to_the_outside_is_refused_with_its_line() {
     for (directive, reason) in [
         ("SecAuditLog /var/log/audit.log", "of SecAuditLog only /dev/stdout, /dev/stderr is allowed"),
         ("SecDebugLog /tmp/modsec_debug.log", "SecDebugLog is refused: it names a file"),
@@ -97,7 +97,7 @@ fn what_reaches_outside_is_refused_with_its_line() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn unknown_directives_are_refused() {
     for (text, reason) in [
         ("SecNoSuchThing On", "is no directive"),
         ("modsecurity on;", "is no directive"),
@@ -140,10 +140,10 @@ fn a_chain_has_one_id() {
 }
 
 #[test]
-fn rules_of_an_ingress_stand_before_those_of_all_and_its_settings_count() {
-    let own = read("SecRuleEngine On\nSecRequestBodyLimit 1\nSecMarker OWN");
+fn rules_of_an_ingress_precede_global_ones_and_its_settings_take_precedence() {
+    let settings = read("SecRuleEngine On\nSecRequestBodyLimit 1\nSecMarker OWN");
     let of_all = read("SecRuleEngine Off\nSecRequestBodyLimit 2\nSecMarker ALL\nSecAction \"id:5,pass\"");
-    let merged = own.before(of_all.clone()).unwrap();
+    let merged = settings.before(of_all.clone()).unwrap();
     assert_eq!((merged.engine, merged.settings["SecRequestBodyLimit"].as_str()), (Some(Engine::On), "1"));
     assert_eq!(merged.parts[0], RulePart::Directive("SecMarker \"OWN\"".to_owned()));
     assert_eq!(RuleText::default().before(of_all.clone()), Ok(of_all.clone()));

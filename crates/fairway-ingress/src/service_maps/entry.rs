@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_port_or_no_service_is_refused() {
+    fn an_invalid_port_or_service_is_refused() {
         for key in ["0", "65536", "dns", "053", "-1", "+53", ""] {
             let problem = read(key, "db/pg:5432").unwrap_err();
             assert!(problem.contains("is no port"), "{key}: {problem}");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_mean_nothing_are_named() {
+    fn unknown_marks_are_reported() {
         let entry = read("53", "db/pg:5432:PROXI:PROXY").unwrap();
         assert_eq!(entry.header, ProxyHeader { from_clients: false, to_endpoints: true });
         assert!(entry.ignored.unwrap().contains("PROXI"));

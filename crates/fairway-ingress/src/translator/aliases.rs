@@ -62,9 +62,9 @@ impl TranslatorState {
             let Some(asking) = further.requesting_ingress(&serving) else { continue };
             let foreign =
                 owner.as_ref().filter(|owner| serving.owner.as_ref().is_some_and(|own| own != *owner));
-            let taken =
+            let refusal =
                 foreign.map(|owner| format!("belongs to namespace {owner}")).or_else(|| holder.clone());
-            if let Some(taken) = taken {
+            if let Some(taken) = refusal {
                 let prefix = &inputs.options.annotations_prefix;
                 found.push(further.refusal(name, &taken, asking, prefix));
                 continue;

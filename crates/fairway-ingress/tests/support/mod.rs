@@ -87,12 +87,12 @@ fn placed(value: &Value) -> Change {
     let port = |(number, state): (&String, &Value)| {
         let number: u16 = number.parse().unwrap();
         let bind = vec![SocketAddr::from(([0, 0, 0, 0], number % 30_000 + 30_000))];
-        let place = match state.as_str().unwrap() {
+        let placed = match state.as_str().unwrap() {
             "bound" => PortPlacement { bind, state: PortState::Bound },
             "pending" => PortPlacement { bind, state: PortState::Pending },
             why => PortPlacement { bind: Vec::new(), state: PortState::Failed(why.into()) },
         };
-        (number, place)
+        (number, placed)
     };
     let ports = |field: &str| value[field].as_object().into_iter().flatten().map(port).collect();
     let addresses = match (value["notUsable"].as_str(), value["pending"].as_str()) {
@@ -151,9 +151,10 @@ fn set_options(options: &mut Options, value: &Value) {
         options.trust.proxy_protocol = ProxySenders::Peers(ranges("proxyProtocol"));
     }
     options.trust.external.allowed = ranges("externalAllow");
-    let own = value["own"].as_array().into_iter().flatten().map(|it| it.as_str().unwrap().parse().unwrap());
-    let own = own.map(|address| OwnListener { address, flag: "--own" });
-    options.trust.external.own_addresses.listeners = own.collect();
+    let own_addresses =
+        value["own"].as_array().into_iter().flatten().map(|it| it.as_str().unwrap().parse().unwrap());
+    let own_listeners = own_addresses.map(|address| OwnListener { address, flag: "--own" });
+    options.trust.external.own_addresses.listeners = own_listeners.collect();
     if is("loopback") {
         options.loopback_endpoints = LoopbackEndpoints::Accepted;
     }

@@ -144,18 +144,18 @@ impl Backends<'_> {
         let (hostname, authorities) = match &tls.verification {
             UpstreamVerification::Chain { roots, name, .. } => (name.to_string(), Some(roots.to_string())),
             UpstreamVerification::Off | UpstreamVerification::Subject { .. } => {
-                let what = format!(
+                let remark = format!(
                     "TLS to Service {service} is verified: its certificate must be for {name} and from an authority of the \
                      system, or the BackendTLSPolicy must name another one"
                 );
-                found.push(Remark::differs(PROTOCOL_ANNOTATIONS, what));
+                found.push(Remark::differs(PROTOCOL_ANNOTATIONS, remark));
                 (name, None)
             }
         };
         if tls.client_certificate.is_some() {
-            let what =
+            let remark =
                 "endpoints get no client certificate; spec.tls.backend of the Gateway can set one for all";
-            found.push(Remark::lost(CLIENT_CERTIFICATE, what));
+            found.push(Remark::lost(CLIENT_CERTIFICATE, remark));
         }
         if matches!(backend.protocol, BackendProtocol::Auto) {
             found.push(Remark::lost(

@@ -71,7 +71,7 @@ impl TrafficSettings {
         pages: Option<ErrorPages>,
     ) {
         let forwarding = rule.phases.forwarding.as_ref();
-        let wanted = IngressTraffic {
+        let traffic = IngressTraffic {
             ingress: ingress.clone(),
             max_request: rule.policy.max_body,
             compression: rule.phases.answers.compression.clone(),
@@ -86,7 +86,7 @@ impl TrafficSettings {
             self.0
                 .entry(ObjectKey::new(namespace, &service.name))
                 .or_default()
-                .push(IngressTraffic { cookie, ..wanted.clone() });
+                .push(IngressTraffic { cookie, ..traffic.clone() });
         }
     }
 
@@ -99,30 +99,30 @@ impl TrafficSettings {
     }
 }
 
-fn policy(wanted: &[IngressTraffic], mut common: AgreedSettings<'_>) -> Option<WrittenObject> {
+fn policy(traffic: &[IngressTraffic], mut common: AgreedSettings<'_>) -> Option<WrittenObject> {
     let service = common.service;
-    if wanted.iter().any(|it| it.max_request == Some(DEFAULT_BODY_LIMIT)) {
+    if traffic.iter().any(|it| it.max_request == Some(DEFAULT_BODY_LIMIT)) {
         common.remarks.add_general("request bodies have no limit; the limit of ingress-nginx is 1 MiB");
     }
     let explicit: Vec<_> =
-        wanted.iter().filter(|it| it.max_request != Some(DEFAULT_BODY_LIMIT)).cloned().collect();
+        traffic.iter().filter(|it| it.max_request != Some(DEFAULT_BODY_LIMIT)).cloned().collect();
     let limit = common
         .agreed_value(&explicit, BODY_SIZE_ANNOTATIONS, "request bodies have no limit", |it| it.max_request);
     let compression =
-        common.agreed_value(wanted, COMPRESSION_ANNOTATIONS, "responses are not compressed", |it| {
+        common.agreed_value(traffic, COMPRESSION_ANNOTATIONS, "responses are not compressed", |it| {
             it.compression.clone()
         });
     let buffering = common
-        .agreed_value(wanted, BUFFERING_ANNOTATIONS, "bodies are streamed", |it| it.buffering)
+        .agreed_value(traffic, BUFFERING_ANNOTATIONS, "bodies are streamed", |it| it.buffering)
         .unwrap_or_default();
     let pages =
-        common.agreed_value(wanted, ERROR_PAGE_ANNOTATIONS, "error responses are not replaced", |it| {
+        common.agreed_value(traffic, ERROR_PAGE_ANNOTATIONS, "error responses are not replaced", |it| {
             it.pages.clone()
         });
     let tries =
-        common.agreed_value(wanted, RETRY_ANNOTATIONS, "requests are tried three times", |it| it.attempts);
+        common.agreed_value(traffic, RETRY_ANNOTATIONS, "requests are tried three times", |it| it.attempts);
     let cookie =
-        common.agreed_value(wanted, SESSION_COOKIE_ANNOTATIONS, "there is no session affinity", |it| {
+        common.agreed_value(traffic, SESSION_COOKIE_ANNOTATIONS, "there is no session affinity", |it| {
             it.cookie.clone()
         });
     let request_body = limit.flatten().map(Size::from_bytes);
@@ -135,7 +135,7 @@ fn policy(wanted: &[IngressTraffic], mut common: AgreedSettings<'_>) -> Option<W
         }],
         limits: request_body
             .map(|size| BackendLimits { request_body: Some(size), ..BackendLimits::default() }),
-        compression: compression.flatten().map(|it| common.compression(&it, wanted)),
+        compression: compression.flatten().map(|it| common.compression(&it, traffic)),
         buffering: (buffering != Buffering::default()).then(|| body_buffering(buffering)),
         error_pages: pages.flatten(),
         session_cookie: cookie.flatten(),
@@ -176,18 +176,18 @@ impl AgreedSettings<'_> {
             return Some(first);
         }
         for it in wanted.iter().filter(|it| value(it) != T::default()) {
-            let what = match self.has_policies {
+            let remark = match self.has_policies {
                 true => {
                     format!("paths with the Service {} ask for different things, so {instead}", self.service)
                 }
                 false => format!("only a Gateway of class {OWN_CLASS} has policies for it, so {instead}"),
             };
-            self.remarks.add(&it.ingress, Remark::lost(about, what));
+            self.remarks.add(&it.ingress, Remark::lost(about, remark));
         }
         None
     }
 
-    fn compression(&mut self, compression: &Compression, wanted: &[IngressTraffic]) -> ResponseCompression {
+    fn compression(&mut self, compression: &Compression, traffic: &[IngressTraffic]) -> ResponseCompression {
         let coding = |rule: &CodingRule| CompressionCoding {
             type_: coding_name(rule.coding).to_owned(),
             level: Some(rule.level).filter(|level| *level != default_rule(rule.coding).level).map(i32::from),
@@ -207,10 +207,10 @@ impl AgreedSettings<'_> {
             (!usual_length && rule.min_length != longest) || (!usual_types && rule.types != types)
         });
         if differ {
-            for it in wanted {
-                let what =
+            for it in traffic {
+                let remark =
                     "all codings use the largest minimum length and the content types of the first coding";
-                self.remarks.add(&it.ingress, Remark::differs(COMPRESSION_ANNOTATIONS, what));
+                self.remarks.add(&it.ingress, Remark::differs(COMPRESSION_ANNOTATIONS, remark));
             }
         }
         ResponseCompression {

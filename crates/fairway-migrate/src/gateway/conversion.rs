@@ -92,8 +92,8 @@ pub fn move_objects(input: &Input<'_>, choice: &ConversionOptions) -> Moved {
                 routes.written.push((ingress, written));
             }
             None => {
-                let what = format!("TLS of {} has no Service for passthrough", stream.key.host);
-                remarks.add(&of_stream(stream), Remark::lost(&["ssl-passthrough"], what));
+                let subject = format!("TLS of {} has no Service for passthrough", stream.key.host);
+                remarks.add(&of_stream(stream), Remark::lost(&["ssl-passthrough"], subject));
             }
         }
     }
@@ -146,10 +146,10 @@ fn without_takers<'i>(
             kept_rules.push(stream);
             continue;
         };
-        let what = format!(
+        let effect = format!(
             "TLS of {wildcard} does not pass through: its listener would take TLS of {host}, which has no certificate"
         );
-        remarks.add(&of_stream(stream), Remark::lost(&["ssl-passthrough"], what));
+        remarks.add(&of_stream(stream), Remark::lost(&["ssl-passthrough"], effect));
     }
     kept_rules
 }
@@ -200,9 +200,9 @@ fn is_address(host: &VirtualHost, remarks: &mut Remarks) -> bool {
     }
     let rules = host.routes.iter().flat_map(|route| &route.rules);
     for ingress in rules.filter(|rule| drafts::is_of_ingress(rule)).map(drafts::ingress_of) {
-        let what =
+        let subject =
             format!("the host {name} is an IP address, which the Gateway API does not allow as a hostname");
-        remarks.add(&ingress, Remark::lost(&[], what));
+        remarks.add(&ingress, Remark::lost(&[], subject));
     }
     true
 }
@@ -212,9 +212,9 @@ fn add_host(host: &VirtualHost, drafting: &mut DraftBuilder<'_, '_>, hosts: &mut
     for rule in host.routes.iter().flat_map(|route| &route.rules).filter(|rule| drafts::is_of_ingress(rule)) {
         let ingress = drafts::ingress_of(rule);
         if matches!(name, HostPattern::Wildcard { .. }) {
-            let what =
+            let remark =
                 format!("{name} also covers names with further labels, as in a.b{}", &name.to_string()[1..]);
-            drafting.remarks.add(&ingress, Remark::differs(&[], what));
+            drafting.remarks.add(&ingress, Remark::differs(&[], remark));
         }
         let drafts = hosts.entry(name.clone()).or_default().entry(ingress).or_default();
         drafting.add(rule, drafts);

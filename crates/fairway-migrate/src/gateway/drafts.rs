@@ -114,7 +114,8 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
     ) -> Self {
         let (backends, bodies, annotated) = asked;
         let rules = || host.routes.iter().flat_map(|route| &route.rules).filter(|rule| is_of_ingress(rule));
-        let style = Style::from_paths(rules().flat_map(|rule| &rule.matches).map(|of| &of.path));
+        let style =
+            Style::from_paths(rules().flat_map(|rule| &rule.matches).map(|route_match| &route_match.path));
         let sessions = backends.input.session_cookies();
         let closed = host.clients.as_ref().map(|_| "client certificates");
         Self { choice, backends, bodies, remarks, foreign, annotated, tls, style, sessions, closed }
@@ -205,16 +206,16 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
         let backend = backend.and_then(|key| self.backends.input.backend(key));
         let to = backend.and_then(|backend| self.backends.destination(backend).ok()).filter(is_near);
         let Some(Destination { service, port }) = to else {
-            let what =
+            let remark =
                 "error responses are not replaced, and paths whose Service has no endpoints return 503";
-            self.remarks.add(ingress, Remark::lost(ERROR_PAGE_ANNOTATIONS, what));
+            self.remarks.add(ingress, Remark::lost(ERROR_PAGE_ANNOTATIONS, remark));
             return None;
         };
         let mut statuses: Vec<i32> =
             pages.iter().flat_map(|pages| &pages.statuses).map(|status| i32::from(*status)).collect();
         if fallback.is_some() && !statuses.contains(&503) {
-            let what = "the Service also serves the error page if an endpoint returns 503";
-            self.remarks.add(ingress, Remark::differs(ERROR_PAGE_ANNOTATIONS, what));
+            let remark = "the Service also serves the error page if an endpoint returns 503";
+            self.remarks.add(ingress, Remark::differs(ERROR_PAGE_ANNOTATIONS, remark));
             statuses.push(503);
         }
         Some(ErrorPages { statuses, backend_ref: PageService { name: service.name.to_string(), port } })
@@ -223,8 +224,8 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
     /// Whether to close a rule that cannot be served as its Ingress asks for. Adds a remark in both cases.
     fn close_server(&mut self, ingress: &ObjectKey, why: &str) -> bool {
         if self.choice.allow_loss {
-            let what = format!("{why}; the path is served without it (--allow-loss)");
-            self.remarks.add(ingress, Remark::lost(&[], what));
+            let remark = format!("{why}; the path is served without it (--allow-loss)");
+            self.remarks.add(ingress, Remark::lost(&[], remark));
         } else {
             self.report_closed(ingress, why);
         }
@@ -265,8 +266,8 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
         }
         let fallbacks = rule.phases.forwarding.iter().flat_map(|forwarding| &forwarding.fallbacks);
         if fallbacks.into_iter().any(filters::is_of_canary) {
-            let what = "the share of a canary without endpoints returns 503 instead of being served by the main Service";
-            self.remarks.add(ingress, Remark::differs(CANARY_ANNOTATIONS, what));
+            let remark = "the share of a canary without endpoints returns 503 instead of being served by the main Service";
+            self.remarks.add(ingress, Remark::differs(CANARY_ANNOTATIONS, remark));
         }
         let mirrors = if closed.is_none() { self.mirrors(ingress, &common.filters) } else { Vec::new() };
         let draft = |over_tls: bool| {
@@ -280,8 +281,9 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
             None => draft(false),
         };
         if common.filters.to_https.is_some() && self.tls == Tls::Nowhere {
-            let what = "plain requests are redirected, and https is not served: its host has no certificate";
-            self.remarks.add(ingress, Remark::lost(&["force-ssl-redirect"], what));
+            let remark =
+                "plain requests are redirected, and https is not served: its host has no certificate";
+            self.remarks.add(ingress, Remark::lost(&["force-ssl-redirect"], remark));
         }
         push_draft(&mut drafts.http, plain);
         if self.tls == Tls::Here {
@@ -292,8 +294,8 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
     /// The rule that redirects plain requests to https.
     fn https_redirect_draft(&mut self, rule: HttpRouteRule, to_https: &HttpsRedirect) -> Draft {
         if !to_https.keep_trailing_slash {
-            let what = "redirects to https keep a trailing slash; those of ingress-nginx drop it";
-            self.remarks.add_general(what);
+            let remark = "redirects to https keep a trailing slash; those of ingress-nginx drop it";
+            self.remarks.add_general(remark);
         }
         let filters = vec![filters::to_https(to_https, self.choice.https_port)];
         Draft { rule: HttpRouteRule { filters, ..rule }, ..Draft::default() }
@@ -325,12 +327,12 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
     /// Adds remarks on timeouts.
     fn policy(&mut self, policy: &Policy, ingress: &ObjectKey) {
         if io_timeout(policy) != DEFAULT_IO_TIMEOUT {
-            let what = "it limits the whole response; in ingress-nginx it limits the time between two reads or writes";
-            self.remarks.add(ingress, Remark::differs(TIMEOUT_ANNOTATIONS, what));
+            let remark = "it limits the whole response; in ingress-nginx it limits the time between two reads or writes";
+            self.remarks.add(ingress, Remark::differs(TIMEOUT_ANNOTATIONS, remark));
         }
         if policy.timeouts.connect != DEFAULT_CONNECT_TIMEOUT {
-            let what = "the default connect timeout applies";
-            self.remarks.add(ingress, Remark::lost(CONNECT_TIMEOUT_ANNOTATIONS, what));
+            let remark = "the default connect timeout applies";
+            self.remarks.add(ingress, Remark::lost(CONNECT_TIMEOUT_ANNOTATIONS, remark));
         }
     }
 }
@@ -424,9 +426,9 @@ fn retry(policy: &Policy, statuses: &[u16]) -> Option<HttpRouteRetry> {
 /// Adds a rule, or only its match if the previous rule is the same otherwise.
 fn push_draft(to: &mut Vec<Draft>, draft: Draft) {
     if let Some(last) = to.last_mut() {
-        let same = |one: &Draft| Draft {
-            rule: HttpRouteRule { matches: Vec::new(), ..one.rule.clone() },
-            ..one.clone()
+        let same = |is_same_draft: &Draft| Draft {
+            rule: HttpRouteRule { matches: Vec::new(), ..is_same_draft.rule.clone() },
+            ..is_same_draft.clone()
         };
         if same(last) == same(&draft) && last.rule.matches.len() < MAX_MATCHES {
             let new = draft.rule.matches.into_iter().filter(|it| !last.rule.matches.contains(it));

@@ -114,8 +114,9 @@ impl<'f> Filters<'f> {
             RuleStep::Mirror(mirror) => self.mirrors.push(mirror),
             RuleStep::ErrorPages(pages) => self.pages = Some(pages),
             RuleStep::RetryStatuses(statuses) => {
-                let what = "the same endpoint is retried if there is no other, and no budget limits retries";
-                self.remarks.push(Remark::differs(RETRY_ANNOTATIONS, what));
+                let remark =
+                    "the same endpoint is retried if there is no other, and no budget limits retries";
+                self.remarks.push(Remark::differs(RETRY_ANNOTATIONS, remark));
                 self.retry_statuses = statuses;
             }
             RuleStep::Fallback(fallback) if !is_of_canary(fallback) => self.fallback = Some(fallback),
@@ -134,11 +135,11 @@ impl<'f> Filters<'f> {
     }
 
     fn cors(&mut self, rule_cors: &Cors) {
-        let what = "only preflights get a response; ingress-nginx responds to every OPTIONS request";
-        self.remarks.push(Remark::differs(CORS_ANNOTATIONS, what));
+        let remark = "only preflights get a response; ingress-nginx responds to every OPTIONS request";
+        self.remarks.push(Remark::differs(CORS_ANNOTATIONS, remark));
         if rule_cors.origins.iter().any(|origin| matches!(origin, CorsOrigin::OneLabel { .. })) {
-            let what = "the wildcard of an origin also matches several labels";
-            self.remarks.push(Remark::differs(CORS_ANNOTATIONS, what));
+            let remark = "the wildcard of an origin also matches several labels";
+            self.remarks.push(Remark::differs(CORS_ANNOTATIONS, remark));
         }
         self.cors = Some(cors(rule_cors));
     }
@@ -157,8 +158,8 @@ impl<'f> Filters<'f> {
                 .extend(protection::protection_name(&Guard::Respond(direct_response.clone().into())));
         };
         if direct_response.content == ResponseContent::Status {
-            let what = "the response has no body; in ingress-nginx the body shows the status";
-            self.remarks.push(Remark::differs(SNIPPET_ANNOTATIONS, what));
+            let remark = "the response has no body; in ingress-nginx the body shows the status";
+            self.remarks.push(Remark::differs(SNIPPET_ANNOTATIONS, remark));
         }
         self.route_filters.direct_response = Some(response);
         if let Some(headers) = headers {
@@ -171,8 +172,8 @@ impl<'f> Filters<'f> {
     fn add_headers(&mut self, fields: &[HeaderTemplate], direction: Direction, rule: Context<'_>) {
         for field in fields {
             if !self.add_header(field, direction, Headers::Replaced, rule) {
-                let what = format!("the value of the header {} contains parts of the request", field.name);
-                self.remarks.push(Remark::lost(HEADER_ANNOTATIONS, what));
+                let remark = format!("the value of the header {} contains parts of the request", field.name);
+                self.remarks.push(Remark::lost(HEADER_ANNOTATIONS, remark));
             }
         }
     }
@@ -186,20 +187,20 @@ impl<'f> Filters<'f> {
     ) {
         let of_success = conditional.statuses == ADD_HEADER_STATUSES;
         if !conditional.when.is_empty() || !(conditional.statuses.is_empty() || of_success) {
-            let what = "headers that snippets set or add conditionally are not set or added";
-            return self.remarks.push(Remark::lost(SNIPPET_ANNOTATIONS, what));
+            let remark = "headers that snippets set or add conditionally are not set or added";
+            return self.remarks.push(Remark::lost(SNIPPET_ANNOTATIONS, remark));
         }
         let headers =
             if conditional.operation == HeaderOperation::Set { Headers::Replaced } else { Headers::Kept };
         for field in &conditional.fields {
             if !self.add_header(field, direction, headers, rule) {
-                let what = format!("the header {} of a snippet is neither set nor added", field.name);
-                self.remarks.push(Remark::lost(SNIPPET_ANNOTATIONS, what));
+                let remark = format!("the header {} of a snippet is neither set nor added", field.name);
+                self.remarks.push(Remark::lost(SNIPPET_ANNOTATIONS, remark));
             }
         }
         if of_success {
-            let what = "headers of add_header without always are added to responses with any status";
-            self.remarks.push(Remark::differs(SNIPPET_ANNOTATIONS, what));
+            let remark = "headers of add_header without always are added to responses with any status";
+            self.remarks.push(Remark::differs(SNIPPET_ANNOTATIONS, remark));
         }
         self.remarks.push(Remark::same(SNIPPET_ANNOTATIONS));
     }
@@ -232,13 +233,13 @@ impl<'f> Filters<'f> {
 
     /// The spec of the HTTPRouteFilter with the new path; `None` if the rule needs none.
     pub(crate) fn own_filter_spec(&self, path: Option<PathSubstitution>) -> Option<RouteFilterSpec> {
-        let mut own = self.route_filters.clone();
+        let mut spec = self.route_filters.clone();
         if self.redirect.is_some() || self.responds() {
-            (own.forwarded_prefix, own.request_headers) = (None, None);
+            (spec.forwarded_prefix, spec.request_headers) = (None, None);
         } else {
-            own.path_rewrite = path;
+            spec.path_rewrite = path;
         }
-        (own != RouteFilterSpec::default()).then_some(own)
+        (spec != RouteFilterSpec::default()).then_some(spec)
     }
 
     /// The filters of the route in the order in which Fairway applies them, with `path` as the new path.
@@ -382,8 +383,8 @@ fn redirect(
         }
         RedirectTarget::Parts { scheme, host, port, path: to, keep_query } => {
             if !keep_query {
-                let what = "the query of the request follows the new path";
-                remarks.push(Remark::differs(TO_ROOT, what));
+                let remark = "the query of the request follows the new path";
+                remarks.push(Remark::differs(TO_ROOT, remark));
             }
             HttpRequestRedirectFilter {
                 scheme: scheme.as_ref().map(ToString::to_string),
@@ -508,8 +509,8 @@ pub(crate) fn mirror_remarks(mirror: &Mirror) -> Vec<Remark> {
             ));
         }
         MirrorTarget::Fixed(path) => {
-            let what = format!("mirrored requests have the path of the original request instead of {path}");
-            found.push(Remark::lost(MIRROR_ANNOTATIONS, what));
+            let remark = format!("mirrored requests have the path of the original request instead of {path}");
+            found.push(Remark::lost(MIRROR_ANNOTATIONS, remark));
         }
     }
     if mirror.max_body == 0 {
@@ -540,7 +541,7 @@ mod tests {
             name: name.into(),
             value: fairway_model::Template(vec![part]),
         };
-        let chosen = |fields: Vec<HeaderTemplate>| {
+        let edits = |fields: Vec<HeaderTemplate>| {
             let origin = "x".into();
             let (when, statuses) = (Vec::new(), ADD_HEADER_STATUSES.to_vec());
             Phases::from(ResponseEdit::Chosen(Arc::new(ConditionalHeaders {
@@ -552,7 +553,7 @@ mod tests {
             })))
         };
         let phases =
-            chosen(vec![field("X-A", TemplatePart::Text("a".into())), field("X-B", TemplatePart::Address)]);
+            edits(vec![field("X-A", TemplatePart::Text("a".into())), field("X-B", TemplatePart::Address)]);
         let found = filters_of(&phases);
         assert_eq!(found.response.add.len(), 1);
         assert_eq!(

@@ -54,27 +54,27 @@ pub(crate) fn plan_listeners(hosts: &Hosts<'_>, choice: &ConversionOptions) -> L
     let namespaces: BTreeSet<&Arc<str>> =
         hosts.rules.values().flat_map(BTreeMap::keys).map(|ingress| &ingress.namespace).collect();
     let others = namespaces.iter().any(|namespace| **namespace != choice.gateway.namespace);
-    let wanted: Vec<(ListenerNeed, Listener)> = needed_listeners(hosts)
+    let planned: Vec<(ListenerNeed, Listener)> = needed_listeners(hosts)
         .into_iter()
-        .map(|of| {
-            let listener = listener(&of, hosts, choice, others);
-            (of, listener)
+        .map(|item| {
+            let listener = listener(&item, hosts, choice, others);
+            (item, listener)
         })
         .collect();
     let mut listening = ListenerPlan::default();
-    for (number, part) in wanted.chunks(MAX_LISTENERS).enumerate() {
+    for (number, part) in planned.chunks(MAX_LISTENERS).enumerate() {
         let key = holder_key(choice, number);
         for (of, listener) in part {
             listening.attach(of, parent_reference(&key, number, &listener.name), hosts);
         }
         let listeners = part.iter().map(|(_, listener)| listener.clone()).collect();
-        let more = wanted.len() > MAX_LISTENERS;
+        let has_overflow = planned.len() > MAX_LISTENERS;
         listening.written.push(match number {
-            0 => gateway(&key, choice, listeners, more),
+            0 => gateway(&key, choice, listeners, has_overflow),
             _ => listener_set(&key, choice, listeners),
         });
     }
-    listening.written.extend(grants(hosts, choice, wanted.len() > MAX_LISTENERS));
+    listening.written.extend(grants(hosts, choice, planned.len() > MAX_LISTENERS));
     listening
 }
 
@@ -114,18 +114,18 @@ fn needs_own_listener(host: &HostPattern, hosts: &Hosts<'_>) -> bool {
         }
         _ => false,
     };
-    let serves_all = || hosts.rules.get(host).is_some_and(|of| of.values().any(serves_every_path));
+    let serves_all = || hosts.rules.get(host).is_some_and(|item| item.values().any(serves_every_path));
     hosts.rules.keys().any(covers) && !serves_all()
 }
 
 fn serves_every_path(drafts: &Drafts) -> bool {
     let everything = |draft: &Draft| {
-        draft.rule.matches.iter().any(|of| {
-            let path = of.path.as_ref().map(|path| (path.type_.as_deref(), path.value.as_deref()));
+        draft.rule.matches.iter().any(|item| {
+            let path = item.path.as_ref().map(|path| (path.type_.as_deref(), path.value.as_deref()));
             path == Some((Some("PathPrefix"), Some("/")))
-                && of.headers.is_empty()
-                && of.query_params.is_empty()
-                && of.method.is_none()
+                && item.headers.is_empty()
+                && item.query_params.is_empty()
+                && item.method.is_none()
         })
     };
     drafts.http.iter().any(everything)

@@ -130,11 +130,11 @@ mod tests {
             }
         }))
         .unwrap();
-        let there: Service =
+        let service: Service =
             serde_json::from_value(json!({"metadata": {"name": "there", "namespace": "shop"}})).unwrap();
         let changes = [
             Change::Set(Object::Ingress(Arc::new(ingress)), None),
-            Change::Set(Object::Service(Arc::new(there)), None),
+            Change::Set(Object::Service(Arc::new(service)), None),
         ];
         let found = missing(&changes);
         let services: Vec<_> = found.services.iter().map(|it| it.reference().key.to_string()).collect();

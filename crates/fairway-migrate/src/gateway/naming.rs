@@ -11,11 +11,11 @@ pub(crate) struct Names(BTreeSet<(Arc<str>, String)>);
 
 impl Names {
     /// Claims `wanted`, with a number appended if it is already in use.
-    pub(crate) fn claim_free_name(&mut self, namespace: &Arc<str>, wanted: &str) -> String {
-        let numbered = (2_u32..).map(|number| format!("{wanted}-{number}"));
-        let mut candidates = std::iter::once(wanted.to_owned()).chain(numbered);
+    pub(crate) fn claim_free_name(&mut self, namespace: &Arc<str>, preferred: &str) -> String {
+        let numbered = (2_u32..).map(|number| format!("{preferred}-{number}"));
+        let mut candidates = std::iter::once(preferred.to_owned()).chain(numbered);
         let free = candidates.find(|name| self.0.insert((namespace.clone(), name.clone())));
-        free.unwrap_or_else(|| wanted.to_owned())
+        free.unwrap_or_else(|| preferred.to_owned())
     }
 }
 

@@ -31,9 +31,9 @@ pub(crate) fn add_header(
 ) -> bool {
     let Some(value) = value(&field.value, labels) else { return false };
     let name = field.name.to_string();
-    let is_full = into.as_ref().is_some_and(|of| match headers {
-        Headers::Replaced => of.set.len().max(of.remove.len()) >= MAX_HEADERS,
-        Headers::Kept => of.add.len() >= MAX_HEADERS,
+    let is_full = into.as_ref().is_some_and(|path| match headers {
+        Headers::Replaced => path.set.len().max(path.remove.len()) >= MAX_HEADERS,
+        Headers::Kept => path.add.len() >= MAX_HEADERS,
     });
     if is_hop_header(&name) || is_full {
         return false;

@@ -57,18 +57,18 @@ pub(crate) fn match_paths(
     style: Style,
     has_own_filters: bool,
 ) -> Matched {
-    let own = rewrite.filter(|_| has_own_filters).and_then(own_filter::substitution);
+    let own_substitution = rewrite.filter(|_| has_own_filters).and_then(own_filter::substitution);
     let mut matched = Matched::default();
     let (kind, value) = match &of.path {
         PathMatch::Exact(path) => ("Exact", path.to_string()),
         PathMatch::Prefix(path) => ("PathPrefix", without_slash(path).to_owned()),
         PathMatch::Regex { pattern, ignore_case } => {
-            let rewrite = (rewrite, own.clone());
+            let rewrite = (rewrite, own_substitution.clone());
             matched.pattern(pattern, *ignore_case, rewrite, style)
         }
     };
     if matched.path.is_none() && !matches!(of.path, PathMatch::Regex { .. }) {
-        matched.rewrite(rewrite, kind, own);
+        matched.rewrite(rewrite, kind, own_substitution);
     }
     matched.route_match.path = Some(TypedValue { type_: Some(kind.to_owned()), value: Some(value) });
     matched.route_match.method = of.method.as_ref().map(ToString::to_string);
@@ -117,36 +117,41 @@ impl Matched {
             Shape::Prefix { path, is_complete: whole, .. } if needs_prefix || style == Style::Prefixes => {
                 self.report_narrower_path(&path, whole, ignore_case);
                 if needs_prefix && style == Style::Expressions {
-                    let what = format!(
+                    let remark = format!(
                         "regular expressions of the host take precedence over the prefix {path}; \
                          in ingress-nginx the longest path does"
                     );
-                    self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, what));
+                    self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, remark));
                 }
                 ("PathPrefix", path)
             }
             Shape::Prefix { .. } | Shape::Other => {
-                let what = "implementations of the Gateway API differ in their regular expressions; this one \
+                let remark = "implementations of the Gateway API differ in their regular expressions; this one \
                             is written for RE2 and Fairway";
-                self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, what));
+                self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, remark));
                 ("RegularExpression", pattern::covering_pattern(pattern, ignore_case))
             }
         }
     }
 
     /// Adds remarks on paths that the pattern matches but the prefix does not.
-    fn report_narrower_path(&mut self, path: &str, whole: bool, ignore_case: bool) {
+    fn report_narrower_path(&mut self, path: &str, is_whole: bool, ignore_case: bool) {
         if ignore_case && path.chars().any(|character| character.is_ascii_alphabetic()) {
-            let what = format!("{path} is matched case-sensitively; ingress-nginx ignores case");
-            self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, what));
+            let remark = format!("{path} is matched case-sensitively; ingress-nginx ignores case");
+            self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, remark));
         }
-        if !whole {
-            let what = format!("{path} covers whole path elements; ingress-nginx also matches {path}x");
-            self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, what));
+        if !is_whole {
+            let remark = format!("{path} covers whole path elements; ingress-nginx also matches {path}x");
+            self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, remark));
         }
     }
 
-    fn rewrite(&mut self, rewrite: Option<&PathRewrite>, kind: &str, own: Option<PathSubstitution>) {
+    fn rewrite(
+        &mut self,
+        rewrite: Option<&PathRewrite>,
+        kind: &str,
+        own_substitution: Option<PathSubstitution>,
+    ) {
         match (rewrite, kind) {
             (None, _) => {}
             (Some(PathRewrite::Full(path)), _) => self.path = Some(replace_full_path(path)),
@@ -154,7 +159,7 @@ impl Matched {
             (Some(PathRewrite::Regex { replacement, .. }), _) if is_plain(replacement) => {
                 self.path = Some(replace_full_path(replacement));
             }
-            (Some(_), _) if own.is_some() => self.substitution = own,
+            (Some(_), _) if own_substitution.is_some() => self.substitution = own_substitution,
             (Some(_), _) => self.lost = Some("parts of this path cannot be replaced".to_owned()),
         }
     }

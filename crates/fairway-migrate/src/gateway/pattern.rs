@@ -68,11 +68,11 @@ pub(crate) fn shape(pattern: &str) -> Shape {
     }
 }
 
-fn of_prefix(text: &str, rest: Option<PatternEnd>, whole: bool) -> Shape {
+fn of_prefix(text: &str, rest: Option<PatternEnd>, is_whole: bool) -> Shape {
     match text.trim_end_matches('/') {
         "" => Shape::Everything { pattern_end: rest },
         path if path.starts_with('/') => {
-            Shape::Prefix { path: path.to_owned(), pattern_end: rest, is_complete: whole }
+            Shape::Prefix { path: path.to_owned(), pattern_end: rest, is_complete: is_whole }
         }
         _ => Shape::Other,
     }
@@ -97,11 +97,11 @@ fn literal(pattern: &str) -> Option<String> {
 pub(crate) fn covering_pattern(pattern: &str, ignore_case: bool) -> String {
     let alternatives = alternatives(pattern);
     let case = if ignore_case { "(?i)" } else { "" };
-    let one = |(number, text): (usize, &&str)| {
+    let alternative = |(number, text): (usize, &&str)| {
         let before = if number == 0 { "" } else { ".*" };
         format!("{before}{}", open_ended(text))
     };
-    let written: Vec<_> = alternatives.iter().enumerate().map(one).collect();
+    let written: Vec<_> = alternatives.iter().enumerate().map(alternative).collect();
     match &*written {
         [only] => format!("{case}{only}"),
         several => format!("{case}(?:{})", several.join("|")),
@@ -145,9 +145,9 @@ fn alternatives(pattern: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn prefix(path: &str, rest: Option<(u8, bool)>, whole: bool) -> Shape {
+    fn prefix(path: &str, rest: Option<(u8, bool)>, is_whole: bool) -> Shape {
         let rest = rest.map(|(group, behind_slash)| PatternEnd { group, behind_slash });
-        Shape::Prefix { path: path.to_owned(), pattern_end: rest, is_complete: whole }
+        Shape::Prefix { path: path.to_owned(), pattern_end: rest, is_complete: is_whole }
     }
 
     #[test]

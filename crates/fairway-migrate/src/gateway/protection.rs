@@ -244,8 +244,8 @@ fn external_auth(
         differs(&["auth-request-redirect"], "X-Auth-Request-Redirect is the path and query of the request");
     }
     if auth.cookies != AuthCookies::default() {
-        let what = "cookies of the service are only added to successful responses";
-        differs(&["auth-always-set-cookie"], what);
+        let remark = "cookies of the service are only added to successful responses";
+        differs(&["auth-always-set-cookie"], remark);
     }
     if auth.kept.is_some() {
         differs(&["auth-cache-key", "auth-cache-duration"], "the service is called for every request");

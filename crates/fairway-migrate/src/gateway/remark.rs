@@ -49,13 +49,13 @@ impl Remark {
     }
 
     /// A remark on a difference.
-    pub(crate) fn differs(about: &'static [&'static str], what: impl Into<String>) -> Self {
-        Self { fate: Outcome::Differs, about, what: what.into() }
+    pub(crate) fn differs(about: &'static [&'static str], text: impl Into<String>) -> Self {
+        Self { fate: Outcome::Differs, about, what: text.into() }
     }
 
     /// A remark on a loss.
-    pub(crate) fn lost(about: &'static [&'static str], what: impl Into<String>) -> Self {
-        Self { fate: Outcome::Lost, about, what: what.into() }
+    pub(crate) fn lost(about: &'static [&'static str], text: impl Into<String>) -> Self {
+        Self { fate: Outcome::Lost, about, what: text.into() }
     }
 }
 
@@ -81,9 +81,9 @@ impl Remarks {
     }
 
     /// Adds a difference that applies to all Ingresses.
-    pub(crate) fn add_general(&mut self, what: &'static str) {
-        if !self.general.contains(&what) {
-            self.general.push(what);
+    pub(crate) fn add_general(&mut self, text: &'static str) {
+        if !self.general.contains(&text) {
+            self.general.push(text);
         }
     }
 

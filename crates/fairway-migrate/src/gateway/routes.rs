@@ -87,8 +87,8 @@ impl Protections {
 
     fn add(&mut self, ingress: &ObjectKey, spec: SecurityPolicySpec, target: PolicyTargetReference) {
         let says_same = |policy: &&mut (ObjectKey, SecurityPolicySpec)| {
-            let own = SecurityPolicySpec { target_refs: Vec::new(), ..policy.1.clone() };
-            policy.0 == *ingress && own == spec && policy.1.target_refs.len() < MAX_TARGETS
+            let own_policy = SecurityPolicySpec { target_refs: Vec::new(), ..policy.1.clone() };
+            policy.0 == *ingress && own_policy == spec && policy.1.target_refs.len() < MAX_TARGETS
         };
         match self.0.iter_mut().find(says_same) {
             Some((_, known)) => known.target_refs.push(target),
@@ -165,8 +165,9 @@ pub(crate) fn routes(
                 report_mixed_grpc(ingress, &block.drafts, remarks);
             }
             for part in block.drafts.chunks(MAX_RULES) {
-                let wanted = format!("{}{}", ingress.name, block.suffix);
-                let key = object_key(&ingress.namespace, &names.claim_free_name(&ingress.namespace, &wanted));
+                let preferred = format!("{}{}", ingress.name, block.suffix);
+                let key =
+                    object_key(&ingress.namespace, &names.claim_free_name(&ingress.namespace, &preferred));
                 let mut part: Vec<_> =
                     part.iter().map(|draft| routes.filters.name_filter(ingress, draft)).collect();
                 let kind = if speaks_grpc { "GRPCRoute" } else { "HTTPRoute" };
@@ -177,8 +178,8 @@ pub(crate) fn routes(
                     false => http_route(&key, &block, &part),
                 };
                 if is_protected {
-                    let what = "SecurityPolicies protect it: apply it only where their CRD is installed";
-                    written.about.push(what.to_owned());
+                    let remark = "SecurityPolicies protect it: apply it only where their CRD is installed";
+                    written.about.push(remark.to_owned());
                 }
                 routes.by_ingress.entry(ingress.clone()).or_default().push(format!("{kind} {key}"));
                 routes.written.push((ingress.clone(), written));
@@ -270,13 +271,13 @@ fn is_redirect(draft: &Draft) -> bool {
 /// Adds a remark for gRPC backends of an HTTPRoute, whose Service needs an appProtocol.
 fn report_mixed_grpc(ingress: &ObjectKey, drafts: &[Draft], remarks: &mut Remarks) {
     for backend in drafts.iter().filter(|draft| draft.grpc).flat_map(|draft| &draft.rule.backend_refs) {
-        let what = format!(
+        let remark = format!(
             "port {} of Service {}/{} needs appProtocol: kubernetes.io/h2c: the paths of this host do not fit a GRPCRoute",
             backend.port.unwrap_or_default(),
             ingress.namespace,
             backend.name
         );
-        remarks.add(ingress, Remark::differs(PROTOCOL_ANNOTATIONS, what));
+        remarks.add(ingress, Remark::differs(PROTOCOL_ANNOTATIONS, remark));
     }
 }
 
@@ -312,7 +313,7 @@ fn grpc_rule(rule: &HttpRouteRule) -> Option<GrpcRouteRule> {
         return None;
     }
     let matches = rule.matches.iter().map(grpc_match).collect::<Option<Vec<_>>>()?;
-    let everything = matches.iter().any(|of| *of == GrpcRouteMatch::default());
+    let everything = matches.iter().any(|route_match| *route_match == GrpcRouteMatch::default());
     Some(GrpcRouteRule {
         matches: if everything { Vec::new() } else { matches },
         filters: rule.filters.iter().map(grpc_filter).collect::<Option<_>>()?,

@@ -112,8 +112,8 @@ pub(crate) fn rows(ingress: &Ingress, prefix: &str, remarks: &mut Vec<Remark>) -
     let mut reported: Vec<&str> = Vec::new();
     for (annotation, value) in ingress.metadata.annotations.iter().flatten() {
         let of_nginx = annotation.strip_prefix(prefix).and_then(|name| name.strip_prefix('/'));
-        let own = annotation.starts_with("fairway.dev/").then_some(&**annotation);
-        let Some(name) = of_nginx.or(own) else { continue };
+        let full_name = annotation.starts_with("fairway.dev/").then_some(&**annotation);
+        let Some(name) = of_nginx.or(full_name) else { continue };
         reported.push(name);
         let (fate, why) = outcome(name, value.trim(), remarks);
         rows.push(ConvertedAnnotation {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn annotations_are_the_same_unless_remarks_or_the_table_say_otherwise() {
+    fn annotations_count_as_the_same_unless_remarks_or_the_table_differ() {
         let ingress: Ingress = serde_json::from_value(json!({"metadata": {"annotations": {
             "n/auth-url": "http://a", "n/enable-access-log": "false", "n/enable-cors": "false",
             "n/proxy-read-timeout": "9", "n/proxy-buffering": "on", "n/ssl-redirect": "true", "other/x": "y",

@@ -10,7 +10,7 @@ use super::directives::Directive;
 const WHOLE_URI: &str =
     "$request_uri is path and query as the client wrote them: use fairway.dev/deny with path or query";
 
-/// What is refused.
+/// The refused directives.
 pub(super) fn denied_if(condition: &[&str], block: &[Directive]) -> Option<Value> {
     if !refuses(block) {
         return None;

@@ -1,10 +1,10 @@
-//! What becomes of the lines of snippets.
+//! How lines of snippets are converted.
 
 use super::*;
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
-/// A line as a snippet has it.
+/// A line of a snippet.
 fn complete_line(line: &str) -> String {
     match line.strip_suffix(" }") {
         Some(block) => format!("{block}; }}"),
@@ -143,22 +143,25 @@ fn redirects_addresses_and_limits_have_annotations() {
 
 #[test]
 fn directives_without_an_annotation_are_left() {
-    let left = |snippet: &str| {
+    let remaining_lines = |snippet: &str| {
         let found = proposal(snippet, PREFIX);
         assert_eq!((found.annotations, found.hints), (Vec::new(), Vec::new()));
         found.remaining
     };
-    assert_eq!(left("proxy_set_header X-User $remote_user;"), ["proxy_set_header X-User $remote_user"]);
-    assert_eq!(left("rewrite ^/a /b last;"), ["rewrite ^/a /b last"]);
-    assert_eq!(left("if ($host = a) { rewrite ^ /b; }"), ["if ($host = a) { rewrite ^ /b }"]);
-    assert_eq!(left("return 200 'ok';"), ["return 200 ok"]);
-    assert_eq!(left("set_real_ip_from 10.0.0.0/8;"), ["set_real_ip_from 10.0.0.0/8"]);
-    assert_eq!(left("proxy_pass http://${upstream}/a;"), ["proxy_pass http://${upstream}/a"]);
     assert_eq!(
-        left("content_by_lua_block { ngx.say(1) }"),
+        remaining_lines("proxy_set_header X-User $remote_user;"),
+        ["proxy_set_header X-User $remote_user"]
+    );
+    assert_eq!(remaining_lines("rewrite ^/a /b last;"), ["rewrite ^/a /b last"]);
+    assert_eq!(remaining_lines("if ($host = a) { rewrite ^ /b; }"), ["if ($host = a) { rewrite ^ /b }"]);
+    assert_eq!(remaining_lines("return 200 'ok';"), ["return 200 ok"]);
+    assert_eq!(remaining_lines("set_real_ip_from 10.0.0.0/8;"), ["set_real_ip_from 10.0.0.0/8"]);
+    assert_eq!(remaining_lines("proxy_pass http://${upstream}/a;"), ["proxy_pass http://${upstream}/a"]);
+    assert_eq!(
+        remaining_lines("content_by_lua_block { ngx.say(1) }"),
         ["line 1, \"content_by_lua_block\": Lua is not run"]
     );
-    assert_eq!(left("allow all;\n}"), ["line 2, \"}\": it closes no block of the snippet"]);
+    assert_eq!(remaining_lines("allow all;\n}"), ["line 2, \"}\": it closes no block of the snippet"]);
 }
 
 #[test]
@@ -184,7 +187,7 @@ fn deny_all_after_an_allow_is_the_end_of_an_allow_list() {
 }
 
 #[test]
-fn annotations_have_the_prefix_that_is_read() {
+fn annotations_have_the_configured_prefix() {
     let found = proposal("client_max_body_size 8m; auth_request /auth;", "nginx.example.com");
     assert_eq!(found.annotations, [("nginx.example.com/proxy-body-size".to_owned(), "8m".to_owned())]);
     assert_eq!(found.hints, [("auth_request /auth".to_owned(), "use nginx.example.com/auth-url".to_owned())]);

@@ -14,16 +14,16 @@ pub(super) const REQUESTED_CPU: &str = "200m";
 
 /// Sets a missing request or limit if the default would contradict the other one.
 pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
-    let amount = |which: &str| input.value_at(&format!("controller.resources.{which}"));
+    let amount = |resource: &str| input.value_at(&format!("controller.resources.{resource}"));
     if amount("limits.memory").is_none()
         && let Some(request) = amount("requests.memory").filter(|it| is_more(it, &MEMORY_LIMIT.into()))
     {
         outcome.set("resources.limits.memory", request.clone());
-        let what = format!(
+        let remark = format!(
             "Fairway's chart has a limit of memory, {MEMORY_LIMIT}, which is raised to this request; above 85% of it \
              Fairway sheds load"
         );
-        outcome.add_note("controller.resources.requests.memory", &what);
+        outcome.add_note("controller.resources.requests.memory", &remark);
     }
     for (request, limit, usual) in [
         ("requests.memory", "limits.memory", REQUESTED_MEMORY),
@@ -37,8 +37,8 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
     }
 }
 
-fn is_more(one: &Value, other: &Value) -> bool {
-    amount(one).zip(amount(other)).is_some_and(|(one, other)| one > other)
+fn is_more(left: &Value, right: &Value) -> bool {
+    amount(left).zip(amount(right)).is_some_and(|(one, right)| one > right)
 }
 
 /// Parses a Kubernetes quantity.

@@ -34,16 +34,16 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
     }
     if name == Some(object) && is_made {
         outcome.set("ingressClass.enabled", false.into());
-        let what = format!(
+        let remark = format!(
             "the IngressClass {object} belongs to ingress-nginx: set ingressClass.enabled to true when that is removed"
         );
-        outcome.add_note(CLASS_NAME_PATH, &what);
+        outcome.add_note(CLASS_NAME_PATH, &remark);
     } else if !is_made {
         outcome.set("ingressClass.enabled", false.into());
     }
     if input.is_true("controller.ingressClassResource.default") {
-        let what = "the cluster would have two default classes: set ingressClass.default to true when \
+        let remark = "the cluster would have two default classes: set ingressClass.default to true when \
                     ingress-nginx is removed";
-        outcome.add_note("controller.ingressClassResource.default", what);
+        outcome.add_note("controller.ingressClassResource.default", remark);
     }
 }

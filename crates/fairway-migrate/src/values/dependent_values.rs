@@ -27,8 +27,8 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
     metrics(input, outcome);
     if outcome.value("watch.namespaces").is_some() && outcome.value("watch.namespaceSelector").is_some() {
         outcome.remove("watch");
-        let what = "namespaces and a selector are given: set watch.namespaces or watch.namespaceSelector";
-        outcome.add_lost("controller.scope", what);
+        let remark = "namespaces and a selector are given: set watch.namespaces or watch.namespaceSelector";
+        outcome.add_lost("controller.scope", remark);
     }
 }
 
@@ -60,8 +60,8 @@ fn disruption(input: Input<'_>, outcome: &mut Conversion) {
     if input.number(replicas, 10_000).is_none_or(|replicas| replicas <= 1) {
         if outcome.value("podDisruptionBudget").is_some() {
             outcome.remove("podDisruptionBudget");
-            let what = "the chart of ingress-nginx makes no budget for one replica, and Fairway's has its own default";
-            outcome.add_note("controller.minAvailable", what);
+            let remark = "the chart of ingress-nginx makes no budget for one replica, and Fairway's has its own default";
+            outcome.add_note("controller.minAvailable", remark);
         }
         return;
     }
@@ -75,8 +75,8 @@ fn disruption(input: Input<'_>, outcome: &mut Conversion) {
     }
     let eviction = input.text(&["controller.unhealthyPodEvictionPolicy"]);
     if eviction == Some("IfHealthyBudget") {
-        let what = "pods that are not ready never keep a node from draining (AlwaysAllow)";
-        outcome.add_lost("controller.unhealthyPodEvictionPolicy", what);
+        let remark = "pods that are not ready never keep a node from draining (AlwaysAllow)";
+        outcome.add_lost("controller.unhealthyPodEvictionPolicy", remark);
     }
 }
 
@@ -98,17 +98,17 @@ fn metrics(input: Input<'_>, outcome: &mut Conversion) {
     }
     if outcome.is_true("metrics.serviceMonitor.enabled") && !outcome.is_true("metrics.service.enabled") {
         outcome.set("metrics.serviceMonitor.enabled", false.into());
-        let what = "there was none without controller.metrics.enabled and its Service";
-        outcome.add_note("controller.metrics.serviceMonitor", what);
+        let remark = "there was none without controller.metrics.enabled and its Service";
+        outcome.add_note("controller.metrics.serviceMonitor", remark);
     }
     if !outcome.is_true("metrics.rules.enabled") {
         return;
     }
     let path = "controller.metrics.prometheusRule";
     if input.is_true("controller.metrics.enabled") {
-        let what =
+        let remark =
             "the PrometheusRule has the alerts of Fairway as well; metrics.rules.disabled leaves alerts out";
-        outcome.add_note(path, what);
+        outcome.add_note(path, remark);
     } else {
         outcome.set("metrics.rules.enabled", false.into());
         outcome.add_note(path, "there was none without controller.metrics.enabled");

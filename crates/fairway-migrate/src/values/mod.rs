@@ -111,9 +111,9 @@ impl Walk<'_> {
         }
     }
 
-    fn set(&mut self, path: &str, own: &str, kind: ValueKind, value: &Value) {
+    fn set(&mut self, path: &str, target: &str, kind: ValueKind, value: &Value) {
         match kind.convert(value) {
-            Ok(Some(value)) => self.outcome.set(own, value),
+            Ok(Some(value)) => self.outcome.set(target, value),
             Ok(None) => {}
             Err(expected) => self.outcome.wrong(path, expected, value),
         }
@@ -128,9 +128,9 @@ impl Walk<'_> {
         }
     }
 
-    fn if_enabled(&mut self, path: &str, value: &Value, what: &str) {
+    fn if_enabled(&mut self, path: &str, value: &Value, consequence: &str) {
         match value.get("enabled") {
-            Some(Value::Bool(true)) => self.outcome.add_all_lost(path, value, what),
+            Some(Value::Bool(true)) => self.outcome.add_all_lost(path, value, consequence),
             Some(Value::Bool(false)) | None if value.is_object() => {}
             Some(enabled) => self.outcome.wrong(&format!("{path}.enabled"), "true or false", enabled),
             None => self.outcome.wrong(path, "a mapping", value),

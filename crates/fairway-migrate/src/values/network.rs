@@ -31,10 +31,10 @@ fn of_nodes(input: Input<'_>, outcome: &mut Conversion) {
         let (path, port) = first_port.unwrap_or(("controller.hostNetwork", usual));
         match OTHER_PORTS.iter().find(|(_, taken)| *taken == port) {
             Some((other, _)) => {
-                let what = format!(
+                let remark = format!(
                     "{port} is ports.{other} of Fairway's chart: choose another one there, and set ports.{name}"
                 );
-                outcome.add_lost(path, &what);
+                outcome.add_lost(path, &remark);
             }
             None => outcome.set(&format!("ports.{name}"), port.into()),
         }
@@ -55,8 +55,9 @@ fn of_nodes(input: Input<'_>, outcome: &mut Conversion) {
 fn of_pods(input: Input<'_>, outcome: &mut Conversion) {
     for (name, usual, paths) in LISTENER_PORTS {
         for path in paths.into_iter().filter(|path| input.port(path).is_some_and(|port| port != usual)) {
-            let what = format!("pods listen on ports.{name} of Fairway's chart, and its Service leads there");
-            outcome.add_note(path, &what);
+            let remark =
+                format!("pods listen on ports.{name} of Fairway's chart, and its Service leads there");
+            outcome.add_note(path, &remark);
         }
     }
     if !input.is_true("controller.hostPort.enabled") {
@@ -66,8 +67,8 @@ fn of_pods(input: Input<'_>, outcome: &mut Conversion) {
         let port = input.port(&format!("controller.hostPort.ports.{name}")).unwrap_or(usual);
         outcome.set(&format!("hostPorts.{name}"), port.into());
     }
-    let what = "a pod of Fairway waits for a node on which ingress-nginx does not use these ports";
-    outcome.add_note("controller.hostPort", what);
+    let remark = "a pod of Fairway waits for a node on which ingress-nginx does not use these ports";
+    outcome.add_note("controller.hostPort", remark);
 }
 
 /// ingress-nginx publishes the addresses of its nodes if it publishes no Service.
@@ -86,8 +87,8 @@ fn published_services(input: Input<'_>, outcome: &mut Conversion) {
     let has_internal = off == Some(switches[2]) && outcome.is_true("internalService.enabled");
     let writes_status = outcome.value("status.enabled") != Some(&false.into());
     if let Some(path) = off.filter(|_| writes_status && input.text(&ports).is_none() && !has_internal) {
-        let what = "ingress-nginx writes the addresses of its nodes into the status of Ingresses, Fairway those of its \
+        let remark = "ingress-nginx writes the addresses of its nodes into the status of Ingresses, Fairway those of its \
                     Service or none: name the nodes' addresses in status.publishAddresses";
-        outcome.add_lost(path, what);
+        outcome.add_lost(path, remark);
     }
 }

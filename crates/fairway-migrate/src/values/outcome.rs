@@ -91,22 +91,22 @@ impl Conversion {
         }
     }
 
-    pub(super) fn add_lost(&mut self, path: &str, what: &str) {
-        self.lost.push(Finding { path: path.to_owned(), description: what.to_owned() });
+    pub(super) fn add_lost(&mut self, path: &str, consequence: &str) {
+        self.lost.push(Finding { path: path.to_owned(), description: consequence.to_owned() });
     }
 
     /// Reports the loss of a value, with the names of all values below it.
-    pub(super) fn add_all_lost(&mut self, path: &str, value: &Value, what: &str) {
+    pub(super) fn add_all_lost(&mut self, path: &str, value: &Value, consequence: &str) {
         let keys = value.as_object().into_iter().flat_map(Map::keys).filter(|key| *key != "enabled");
         let keys: Vec<&str> = keys.map(String::as_str).collect();
         match keys.is_empty() {
-            true => self.add_lost(path, what),
-            false => self.add_lost(path, &format!("{what} (lost with it: {})", keys.join(", "))),
+            true => self.add_lost(path, consequence),
+            false => self.add_lost(path, &format!("{consequence} (lost with it: {})", keys.join(", "))),
         }
     }
 
-    pub(super) fn add_note(&mut self, path: &str, what: &str) {
-        self.findings.push(Finding { path: path.to_owned(), description: what.to_owned() });
+    pub(super) fn add_note(&mut self, path: &str, remark: &str) {
+        self.findings.push(Finding { path: path.to_owned(), description: remark.to_owned() });
     }
 
     /// Removes the findings of a path and of those below it, except for the path `but`.

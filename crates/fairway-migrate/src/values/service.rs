@@ -45,11 +45,11 @@ fn internal(input: Input<'_>, outcome: &mut Conversion) {
     }
     outcome.set("internalService.enabled", true.into());
     for path in ["type", "ports.http", "ports.https", "targetPorts.http", "targetPorts.https"] {
-        let own = format!("internalService.{path}");
+        let target = format!("internalService.{path}");
         if let (None, Some(of_both)) =
-            (outcome.value(&own), outcome.value(&format!("service.{path}")).cloned())
+            (outcome.value(&target), outcome.value(&format!("service.{path}")).cloned())
         {
-            outcome.set(&own, of_both);
+            outcome.set(&target, of_both);
         }
     }
 }
@@ -88,10 +88,10 @@ fn ports(input: Input<'_>, outcome: &mut Conversion) {
     }
 }
 
-fn health_check(own: &str, source: &str, outcome: &mut Conversion) {
-    let path = format!("{own}.healthCheckNodePort");
+fn health_check(target: &str, source: &str, outcome: &mut Conversion) {
+    let path = format!("{target}.healthCheckNodePort");
     let is = |name: &str, usual: bool, expected: &str| {
-        outcome.value(&format!("{own}.{name}")).map_or(usual, |value| value == expected)
+        outcome.value(&format!("{target}.{name}")).map_or(usual, |value| value == expected)
     };
     let has_one = is("type", true, "LoadBalancer") && is("externalTrafficPolicy", false, "Local");
     if outcome.value(&path).is_some() && !has_one {

@@ -35,7 +35,7 @@ pub(super) fn services(outcome: &mut Conversion, path: &str, value: &Value) -> C
 /// `controller.service.nodePorts.tcp` and the like.
 pub(super) fn node_ports(outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
     let below = path.strip_prefix("controller.service.").unwrap_or(path);
-    let own = match below.strip_prefix("internal.") {
+    let target = match below.strip_prefix("internal.") {
         Some(below) => format!("internalService.{below}"),
         None => format!("service.{below}"),
     };
@@ -43,7 +43,7 @@ pub(super) fn node_ports(outcome: &mut Conversion, path: &str, value: &Value) ->
     for (port, value) in value.as_object().ok_or("a mapping")? {
         match PORT_KIND.convert(value) {
             Ok(Some(node)) if is_port(port) => {
-                outcome.set(&format!("{own}.{port}"), node);
+                outcome.set(&format!("{target}.{port}"), node);
                 is_kept = true;
             }
             Ok(None) => {}
@@ -51,8 +51,8 @@ pub(super) fn node_ports(outcome: &mut Conversion, path: &str, value: &Value) ->
         }
     }
     if is_kept {
-        let what = "kept, but the Service of ingress-nginx holds them: leave them out until that Service gives them up";
-        outcome.add_note(path, what);
+        let remark = "kept, but the Service of ingress-nginx holds them: leave them out until that Service gives them up";
+        outcome.add_note(path, remark);
     }
     Ok(())
 }
@@ -61,14 +61,15 @@ pub(super) fn node_ports(outcome: &mut Conversion, path: &str, value: &Value) ->
 pub(super) fn finish(outcome: &mut Conversion) {
     let of_listeners = [("http", 8_080), ("https", 8_443)];
     for (name, usual) in of_listeners.into_iter().chain(OTHER_PORTS) {
-        let own = format!("ports.{name}");
-        let port = outcome.value(&own).and_then(Value::as_u64).unwrap_or(usual);
+        let port_value = format!("ports.{name}");
+        let port = outcome.value(&port_value).and_then(Value::as_u64).unwrap_or(usual);
         let path = format!("tcp.{port}");
         if outcome.value(&path).is_some() {
             outcome.remove(&path);
-            let what =
-                format!("{port} is {own} of Fairway's chart: choose another one there, and set {path}");
-            outcome.add_lost(&path, &what);
+            let remark = format!(
+                "{port} is {port_value} of Fairway's chart: choose another one there, and set {path}"
+            );
+            outcome.add_lost(&path, &remark);
         }
     }
     let are_given = |protocol| outcome.value(protocol).is_some_and(|services| !is_empty(services));

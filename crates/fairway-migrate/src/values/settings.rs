@@ -57,9 +57,9 @@ fn proxy_protocol(
     outcome.set("proxyProtocol.listeners", "both".into());
     if !trusted.is_empty() {
         outcome.set("proxyProtocol.trusted", trusted.as_slice().into());
-        let what = "proxyProtocol.trusted has the ranges of proxy-real-ip-cidr: connections of other peers are closed, where \
+        let remark = "proxyProtocol.trusted has the ranges of proxy-real-ip-cidr: connections of other peers are closed, where \
                     ingress-nginx serves them under the peer's own address";
-        outcome.add_note(&format!("{path}.{KEY}"), what);
+        outcome.add_note(&format!("{path}.{KEY}"), remark);
     }
     Some(trusted)
 }

@@ -31,8 +31,8 @@ pub(super) fn scope(outcome: &mut Conversion, path: &str, value: &Value) -> Conv
     match setting("namespace", ValueKind::Name)? {
         Some(namespace) => outcome.set("watch.namespaces", Value::from(vec![namespace])),
         None => {
-            let what = "ingress-nginx served only its own namespace: set watch.namespaces to it";
-            outcome.add_lost(path, what);
+            let remark = "ingress-nginx served only its own namespace: set watch.namespaces to it";
+            outcome.add_lost(path, remark);
         }
     }
     Ok(())
@@ -64,20 +64,20 @@ pub(super) fn publish_service(outcome: &mut Conversion, path: &str, value: &Valu
 }
 
 /// The namespace of a name may be a variable of the pod, which now has another value.
-fn reference(own: &str, outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
+fn reference(target: &str, outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
     let Some(name) = value.as_str().and_then(|text| text.strip_prefix("$(POD_NAMESPACE)/")) else {
         if let Some(reference) = ValueKind::Reference.convert(value)? {
-            outcome.set(own, reference);
+            outcome.set(target, reference);
         }
         return Ok(());
     };
     if let Some(name) = ValueKind::Name.convert(&name.into())? {
-        outcome.set(own, name);
-        let what = format!(
-            "the namespace was that of ingress-nginx and is that of Fairway now: write NAMESPACE/NAME into {own} if \
+        outcome.set(target, name);
+        let remark = format!(
+            "the namespace was that of ingress-nginx and is that of Fairway now: write NAMESPACE/NAME into {target} if \
              they differ"
         );
-        outcome.add_note(path, &what);
+        outcome.add_note(path, &remark);
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ pub(super) fn container_security(outcome: &mut Conversion, path: &str, value: &V
 }
 
 /// The user and capabilities of the ingress-nginx image do not apply to the image of Fairway.
-fn security(own: &str, outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
+fn security(target: &str, outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
     const OF_THE_IMAGE: [&str; 8] = [
         "allowPrivilegeEscalation",
         "capabilities",
@@ -115,11 +115,11 @@ fn security(own: &str, outcome: &mut Conversion, path: &str, value: &Value) -> C
     let Some(Value::Object(context)) = ValueKind::Mapping.convert(value)? else { return Ok(()) };
     for (key, value) in context {
         if OF_THE_IMAGE.contains(&key.as_str()) {
-            let what = "Fairway's pods run as a user of their own without capabilities; see podSecurityContext and \
+            let remark = "Fairway's pods run as a user of their own without capabilities; see podSecurityContext and \
                         securityContext";
-            outcome.add_note(&format!("{path}.{key}"), what);
+            outcome.add_note(&format!("{path}.{key}"), remark);
         } else {
-            outcome.set(&format!("{own}.{key}"), value);
+            outcome.set(&format!("{target}.{key}"), value);
         }
     }
     Ok(())
@@ -155,13 +155,13 @@ pub(super) fn rules(outcome: &mut Conversion, _: &str, value: &Value) -> Convers
 }
 
 /// Annotations by which Prometheus finds the metrics port.
-fn annotations(own: &str, outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
+fn annotations(target: &str, outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
     let Some(mut annotations) = ValueKind::Texts.convert(value)? else { return Ok(()) };
     let probe = PROBE_PORT.to_string();
     if let Some(port) = annotations.get_mut("prometheus.io/port").filter(|port| **port != probe.as_str()) {
         *port = probe.into();
         outcome.add_note(path, "prometheus.io/port is that of ports.probe, where Fairway's metrics are");
     }
-    outcome.set(own, annotations);
+    outcome.set(target, annotations);
     Ok(())
 }

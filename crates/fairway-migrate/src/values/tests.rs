@@ -65,12 +65,12 @@ fn finding_for(input: &Value, path: &str) -> String {
 }
 
 #[test]
-fn nothing_is_the_classes_of_ingress_nginx() {
+fn without_values_the_classes_of_ingress_nginx_are_served() {
     assert_eq!(converted(&json!({})).values, json!({ "ingressClass": { "compat": true } }));
 }
 
 #[test]
-fn unknown_paths_are_named_with_what_is_below_them() {
+fn unknown_paths_are_reported_with_their_descendants() {
     let hpa = json!({ "a": 1, "b": 2 });
     let input = json!({ "controller": { "hpa": hpa, "replicaCount": 3 }, "controller.kind": "DaemonSet" });
     check(&input, &json!({ "replicas": 3 }), &["controller.hpa", "controller.kind"]);
@@ -96,9 +96,9 @@ fn a_wrong_type_is_reported_and_the_rest_is_converted() {
         "rbac",
     ];
     check(&input, &json!({ "kind": "DaemonSet" }), &lost);
-    let whole = "expected a whole number that Fairway's chart takes here, found";
-    assert_eq!(finding_for(&input, "controller.replicaCount"), format!("{whole} \"three\""));
-    assert_eq!(finding_for(&input, "controller.admissionWebhooks.timeoutSeconds"), format!("{whole} 60"));
+    let expected = "expected a whole number that Fairway's chart takes here, found";
+    assert_eq!(finding_for(&input, "controller.replicaCount"), format!("{expected} \"three\""));
+    assert_eq!(finding_for(&input, "controller.admissionWebhooks.timeoutSeconds"), format!("{expected} 60"));
     assert_eq!(finding_for(&input, "controller.service"), "expected a mapping, found a list");
 }
 
@@ -124,7 +124,7 @@ fn values_that_fairways_chart_would_refuse_are_reported_and_omitted() {
 }
 
 #[test]
-fn empty_values_ask_for_nothing() {
+fn empty_values_have_no_effect() {
     let input = json!({ "tcp": {}, "dhParam": "", "controller": {
         "extraVolumes": [], "addHeaders": {}, "allowSnippetAnnotations": false, "topologySpreadConstraints": [],
         "nodeSelector": {}, "progressDeadlineSeconds": 0, "somethingNew": {},
@@ -207,7 +207,7 @@ fn settings_become_text_and_each_is_judged_as_check_does() {
 }
 
 #[test]
-fn settings_that_would_change_answers_are_lost() {
+fn settings_that_would_change_responses_are_lost() {
     let with = |buffers: &str, on: bool| {
         converted(&json!({ "controller": { "config": {
             "allow-cross-namespace-resources": on, "disable-proxy-intercept-errors": on,
@@ -227,7 +227,7 @@ fn settings_that_would_change_answers_are_lost() {
 }
 
 #[test]
-fn listeners_expect_a_proxy_header_where_those_of_ingress_nginx_do() {
+fn listeners_expect_a_proxy_header_as_in_ingress_nginx() {
     let with = |config: Value| json!({ "controller": { "config": config } });
     let ranges = json!({ "use-proxy-protocol": "true", "proxy-real-ip-cidr": "10.0.0.0/8, 192.0.2.1,2001:db8::/32,nobody" });
     let it = converted(&with(ranges));
@@ -271,7 +271,7 @@ fn flags_are_values_or_arguments_or_lost() {
 }
 
 #[test]
-fn a_class_of_another_name_stays_with_ingress_nginx_until_that_is_removed() {
+fn a_class_of_another_name_is_kept_until_ingress_nginx_is_removed() {
     let class =
         |resource: Value| json!({ "controller": { "ingressClass": "in", "ingressClassResource": resource } });
     let input = class(json!({ "name": "in" }));
@@ -280,7 +280,7 @@ fn a_class_of_another_name_stays_with_ingress_nginx_until_that_is_removed() {
         finding_for(&input, "controller.ingressClassResource.name")
             .contains("set ingressClass.enabled to true")
     );
-    // No object is made, so there is none to wait for.
+    // No object is created, so there is none to wait for.
     let input = class(json!({ "name": "in", "enabled": false }));
     check(&input, &json!({ "ingressClass": { "compat": true, "enabled": false, "name": "in" } }), &[]);
     assert_eq!(finding_for(&input, "controller.ingressClassResource.name"), "");
@@ -337,18 +337,18 @@ fn the_internal_service_inherits_the_common_values() {
             },
         } } })
     };
-    let own = json!({ "type": "LoadBalancer", "ports": { "https": 8443 }, "labels": { "a": "b" } });
+    let own_service = json!({ "type": "LoadBalancer", "ports": { "https": 8443 }, "labels": { "a": "b" } });
     let internal = json!({
         "enabled": true, "annotations": { "x": "y" }, "labels": { "a": "b", "c": "1" }, "type": "LoadBalancer",
         "ports": { "https": 8443 }, "loadBalancerSourceRanges": ["10.0.0.0/8"],
     });
-    let both = json!({ "service": own, "internalService": internal });
+    let both = json!({ "service": own_service, "internalService": internal });
     check(&service(true, json!({ "x": "y" })), &both, &[]);
     let it = converted(&service(false, json!({ "x": "y" })));
     assert_eq!(it.values["service"]["enabled"], false);
     assert_eq!((&it.values["internalService"], it.lost.len()), (&internal, 0), "its address is published");
     let without = service(true, json!({}));
-    check(&without, &json!({ "service": own }), &[]);
+    check(&without, &json!({ "service": own_service }), &[]);
     assert!(finding_for(&without, "controller.service.internal").contains("without annotations"));
     let off = json!({ "enabled": false, "loadBalancerIP": "10.0.0.1", "clusterIPs": ["10.0.0.2"] });
     let off = json!({ "controller": { "service": { "internal": off } } });
@@ -360,7 +360,7 @@ fn the_internal_service_inherits_the_common_values() {
 }
 
 #[test]
-fn a_port_that_is_off_is_left_out() {
+fn a_disabled_port_is_omitted() {
     let service = |service: Value| json!({ "controller": { "service": service } });
     let http_only = service(json!({ "enableHttps": false, "ports": { "https": 444 } }));
     check(&http_only, &json!({ "service": { "ports": { "https": null } } }), &[]);
@@ -377,7 +377,7 @@ fn a_port_that_is_off_is_left_out() {
 }
 
 #[test]
-fn addresses_held_by_the_service_of_ingress_nginx_are_kept_with_a_note() {
+fn addresses_of_the_service_of_ingress_nginx_are_kept_with_a_note() {
     let input = json!({ "controller": { "service": {
         "loadBalancerIP": "192.0.2.8", "nodePorts": { "http": 32080 }, "healthCheckNodePort": 32000,
         "annotations": { "external-dns.alpha.kubernetes.io/hostname": "shop.example.com" },
@@ -411,9 +411,9 @@ fn ports_inside_of_pods_are_fairways_own() {
 
 #[test]
 fn pods_in_the_network_of_nodes_have_the_ports_of_ingress_nginx() {
-    let nodes = |more: Value| {
+    let nodes = |convert: Value| {
         let mut controller = json!({ "hostNetwork": true, "hostPort": { "enabled": true } });
-        merge(&mut controller, &more);
+        merge(&mut controller, &convert);
         json!({ "controller": controller })
     };
     let input = nodes(json!({}));
@@ -422,9 +422,9 @@ fn pods_in_the_network_of_nodes_have_the_ports_of_ingress_nginx() {
     let ports = json!({ "http": 8080, "https": 8443 });
     let values = nodes(json!({ "containerPort": ports, "extraArgs": { "http-port": 9080 } }));
     check(&values, &json!({ "hostNetwork": true, "ports": { "http": 9080, "https": 8443 } }), &[]);
-    let taken = nodes(json!({ "containerPort": { "https": 10255 } }));
+    let conflicting = nodes(json!({ "containerPort": { "https": 10255 } }));
     check(
-        &taken,
+        &conflicting,
         &json!({ "hostNetwork": true, "ports": { "http": 80 } }),
         &["controller.containerPort.https"],
     );
@@ -570,13 +570,17 @@ fn label_selectors_of_ingress_nginx_name_the_pods_of_fairway() {
         &[],
     );
     let affinity = |selector: &Value| json!({ "podAntiAffinity": { "x": [{ "labelSelector": selector }] } });
-    let own = affinity(&json!({ "matchLabels": { "app.kubernetes.io/name": "fairway" } }));
+    let converted = affinity(&json!({ "matchLabels": { "app.kubernetes.io/name": "fairway" } }));
     let expressions = json!({ "matchExpressions": [
         { "key": "app.kubernetes.io/name", "operator": "In", "values": ["{{ include \"ingress-nginx.name\" . }}"] },
         { "key": "app.kubernetes.io/component", "operator": "In", "values": ["controller"] },
     ] });
     for selector in [&selector, &expressions] {
-        check(&json!({ "controller": { "affinity": affinity(selector) } }), &json!({ "affinity": own }), &[]);
+        check(
+            &json!({ "controller": { "affinity": affinity(selector) } }),
+            &json!({ "affinity": converted }),
+            &[],
+        );
     }
     let of_another = affinity(&json!({ "matchLabels": { "app.kubernetes.io/name": "cache" } }));
     check(&json!({ "controller": { "affinity": of_another } }), &json!({ "affinity": of_another }), &[]);
@@ -698,17 +702,17 @@ fn a_value_that_both_charts_have_is_taken_over() {
             meaning,
             Meaning::Nothing(_) | Meaning::Lost(_) | Meaning::IfEnabled(_) | Meaning::EachLost(_)
         );
-        let own = of.strip_prefix("controller.").unwrap_or(of);
-        if is_left_out && !OWN.contains(&own) {
+        let target = of.strip_prefix("controller.").unwrap_or(of);
+        if is_left_out && !OWN.contains(&target) {
             let values = values_of_the_chart();
-            let found = values.pointer(&format!("/{}", own.replace('.', "/")));
-            assert_eq!(found, None, "{of} is left out, and Fairway's chart has {own}");
+            let found = values.pointer(&format!("/{}", target.replace('.', "/")));
+            assert_eq!(found, None, "{of} is left out, and Fairway's chart has {target}");
         }
     }
 }
 
 #[test]
-fn the_defaults_that_are_taken_for_granted_are_those_of_the_chart() {
+fn the_assumed_defaults_are_those_of_the_chart() {
     let chart = values_of_the_chart();
     assert_eq!(chart["drain"]["delay"], dependent_values::DRAIN_DELAY);
     assert_eq!(chart["drain"]["margin"], dependent_values::DRAIN_MARGIN);

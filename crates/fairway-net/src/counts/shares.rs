@@ -55,9 +55,9 @@ impl LentShares {
             self.entries.get_or_init(|| (0..ENTRIES_PER_SET * SET_COUNT).map(|_| Entry::default()).collect());
         let set = set(entries, key);
         let is_free = |entry: &&Entry| !is_current(entry.value.load(Ordering::Acquire), now);
-        let own = set.iter().find(|entry| entry.key.load(Ordering::Acquire) == key);
-        let Some(entry) = own.or_else(|| set.iter().find(is_free)) else { return false };
-        if own.is_none() {
+        let own_entry = set.iter().find(|entry| entry.key.load(Ordering::Acquire) == key);
+        let Some(entry) = own_entry.or_else(|| set.iter().find(is_free)) else { return false };
+        if own_entry.is_none() {
             // A reader that finds the new key never finds the old value.
             entry.value.store(0, Ordering::Release);
             entry.key.store(key, Ordering::Release);

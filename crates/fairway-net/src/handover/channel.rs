@@ -33,10 +33,10 @@ impl Channel {
     /// The peer runs as another user.
     pub(super) fn new(socket: Socket) -> io::Result<Self> {
         let PeerProcess { id, user } = peer_process(&socket)?;
-        let own = rustix::process::geteuid().as_raw();
-        if user != own {
+        let own_uid = rustix::process::geteuid().as_raw();
+        if user != own_uid {
             let problem =
-                format!("the process at the other end runs as user {user}, and this one as user {own}");
+                format!("the process at the other end runs as user {user}, and this one as user {own_uid}");
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
         }
         socket.set_write_timeout(Some(SEND_TIMEOUT))?;

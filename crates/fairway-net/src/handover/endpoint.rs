@@ -45,8 +45,8 @@ impl HandoverSocket {
         };
         let found = fs::metadata(directory)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", directory.display())))?;
-        let own = rustix::process::geteuid().as_raw();
-        if !found.is_dir() || (found.uid() != own && found.uid() != 0) {
+        let own_uid = rustix::process::geteuid().as_raw();
+        if !found.is_dir() || (found.uid() != own_uid && found.uid() != 0) {
             return refused(format!("{} is not a directory of this user or of root", directory.display()));
         }
         if found.mode() & WRITABLE_BY_OTHERS != 0 {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_cut_anywhere_is_torn() {
+    fn a_message_truncated_anywhere_is_incomplete() {
         for message in
             [Message::Hello, Message::Sockets(12), Message::Refused("no".to_owned()), Message::Ready]
         {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_message() {
+    fn other_bytes_are_no_message() {
         for text in [
             "\n",
             "GET / HTTP/1.1\n",

@@ -76,7 +76,7 @@ fn every_socket_arrives_and_the_old_process_learns_that_the_new_one_is_ready() {
 }
 
 #[test]
-fn the_old_process_goes_on_when_the_new_one_ends() {
+fn the_old_process_continues_when_the_new_one_ends() {
     let directory = Directory::new();
     let rendezvous = HandoverSocket::at(&directory.socket()).unwrap();
     let listening = rendezvous.listen().unwrap();
@@ -161,7 +161,7 @@ fn descriptors_come_only_with_the_message_that_announces_them() {
 }
 
 #[test]
-fn a_message_that_is_too_long_or_torn_is_not_read() {
+fn an_oversized_or_incomplete_message_is_not_read() {
     let (one, other) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).unwrap();
     let other = Channel::new(other).unwrap();
     for (bytes, part) in [

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_files_that_nothing_used_lately_are_not_counted() {
+    fn inactive_page_cache_is_not_counted() {
         for (groups, directory, files, usage) in [
             ("0::/pod", "pod", two("1000\n"), CgroupUsage { bytes: 350, sockets: 40 }),
             ("2:memory:/pod", "memory/pod", single_limit("1000\n"), CgroupUsage { bytes: 400, sockets: 0 }),

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn shedding_that_the_load_explains_may_last_and_what_outlasts_it_by_ten_seconds_is_told() {
+    fn shedding_explained_by_the_load_may_last_and_other_shedding_is_reported_after_ten_seconds() {
         let (mut judge, began) = (SheddingPolicy::new(), Instant::now());
         let mut at = |seconds, exchanges| {
             judge.judge(&reading(1_050 * MIB), exchanges, began + Duration::from_secs(seconds))
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sockets_hold_is_load() {
+    fn memory_of_sockets_counts_as_load() {
         let (mut judge, began) = (SheddingPolicy::new(), Instant::now());
         let full = MemoryReading { sockets: 150 * MIB, ..reading(1_100 * MIB) };
         judge.judge(&full, 0, began);

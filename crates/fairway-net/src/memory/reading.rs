@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_is_measured_with_what_it_holds() {
+    fn the_usage_of_a_process_includes_its_sockets() {
         let mut reader = MemoryReader::open(MemoryBudget::Bytes(1 << 50)).unwrap();
         let before = reader.process(Instant::now()).unwrap();
         let ballast = std::hint::black_box(vec![1_u8; 64 << 20]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_budget_nothing_is_read() {
+    fn without_a_budget_usage_is_not_read() {
         assert!(MemoryReader::open(MemoryBudget::Unlimited).is_none());
     }
 }

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_reader_does_not_take_is_counted_until_it_is_closed() {
+    fn unread_data_is_counted_until_the_socket_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut writer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (reader, _) = listener.accept().unwrap();
@@ -202,10 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_breaks_off_is_no_figure() {
-        let mut seen = 0;
-        assert!(read_all(&mut &[20_u8, 0, 0, 0, 20, 0][..], |_, _| seen += 1).is_none());
-        assert!(read_all(&mut &[][..], |_, _| seen += 1).is_none());
-        assert_eq!(seen, 0);
+    fn an_incomplete_reply_gives_no_figure() {
+        let mut reads = 0;
+        assert!(read_all(&mut &[20_u8, 0, 0, 0, 20, 0][..], |_, _| reads += 1).is_none());
+        assert!(read_all(&mut &[][..], |_, _| reads += 1).is_none());
+        assert_eq!(reads, 0);
     }
 }

@@ -137,16 +137,16 @@ mod tests {
     }
 
     #[test]
-    fn every_split_asks_for_more_until_it_is_whole() {
-        let whole = b"PROXY TCP6 2001:db8::7 2001:db8::1 5555 80\r\n";
-        for cut in 1..whole.len() {
-            assert!(matches!(parse(&whole[..cut]), Ok(None)), "{cut}");
+    fn every_prefix_of_a_header_is_incomplete() {
+        let header = b"PROXY TCP6 2001:db8::7 2001:db8::1 5555 80\r\n";
+        for cut in 1..header.len() {
+            assert!(matches!(parse(&header[..cut]), Ok(None)), "{cut}");
         }
-        assert!(parse(whole).unwrap().is_some());
+        assert!(parse(header).unwrap().is_some());
     }
 
     #[test]
-    fn an_unknown_client_is_none_whatever_the_line_says_more() {
+    fn an_unknown_client_is_none_whatever_follows_in_the_line() {
         for more in ["", " ", " ffff::1 ffff::2 1 2", " a b c d e f g h i", " \r \u{e9}"] {
             let header = parse(format!("PROXY UNKNOWN{more}\r\nGET /").as_bytes()).unwrap().unwrap();
             assert_eq!((header.client, &header.remaining[..]), (None, &b"GET /"[..]), "{more:?}");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused() {
+    fn other_bytes_are_refused() {
         assert!(parse(b"GET / HTTP/1.1\r\n\r\n").is_err());
         assert!(parse(b"PROXY TCP4 nonsense\r\n").is_err());
         assert!(parse(b"PROXY TCP4 192.0.2.7 192.0.2.1 +5555 80\r\n").is_err());

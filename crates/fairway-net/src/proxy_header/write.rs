@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_it_was_meant() {
+    fn a_written_header_is_read_back() {
         for (source, destination) in [
             ("192.0.2.7:5555", "192.0.2.1:80"),
             ("[2001:db8::7]:65535", "[2001:db8::1]:1"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_the_specification() {
+    fn the_bytes_match_the_specification() {
         let both = addresses("192.0.2.7:5555", "192.0.2.1:80");
         assert_eq!(write_v1(both), b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\n");
         let mut room = [0; MOST_OF_V2];
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_the_other_family_is_written_as_the_one_that_stands_for_it() {
+    fn an_address_of_the_other_family_is_mapped() {
         let both = addresses("192.0.2.7:5555", "[2001:db8::1]:80");
         assert_eq!(write_v1(both), b"PROXY TCP6 ::ffff:192.0.2.7 2001:db8::1 5555 80\r\n");
         let mapped = addresses("[::ffff:192.0.2.7]:5555", "192.0.2.1:80");

@@ -15,7 +15,7 @@ pub(crate) fn take_passed(first: RawFd, count: u16) -> io::Result<Vec<OwnedFd>> 
     if TAKEN.swap(true, Ordering::AcqRel) {
         return Err(io::Error::other("the descriptors were taken before"));
     }
-    let mut taken = Vec::new();
+    let mut sockets = Vec::new();
     for number in first..first + RawFd::from(count) {
         // SAFETY: the call takes only numbers; it fails if the descriptor is not open.
         if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
@@ -23,7 +23,7 @@ pub(crate) fn take_passed(first: RawFd, count: u16) -> io::Result<Vec<OwnedFd>> 
         }
         // SAFETY: the descriptor is open. It was passed to the process as a whole and is taken once: nothing else owns
         // it.
-        taken.push(unsafe { OwnedFd::from_raw_fd(number) });
+        sockets.push(unsafe { OwnedFd::from_raw_fd(number) });
     }
-    Ok(taken)
+    Ok(sockets)
 }

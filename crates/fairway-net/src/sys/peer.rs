@@ -19,7 +19,7 @@ pub(crate) struct PeerProcess {
 pub(crate) fn peer_process(socket: &impl AsFd) -> io::Result<PeerProcess> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).expect("a few bytes");
-    let whole = length;
+    let size = length;
     // SAFETY: the descriptor is open while the socket is borrowed; `peer` has room for `length` bytes, of which the
     // kernel writes at most that many, and any bytes are a valid `ucred`: it has only integers.
     let result = unsafe {
@@ -33,7 +33,7 @@ pub(crate) fn peer_process(socket: &impl AsFd) -> io::Result<PeerProcess> {
     };
     match result {
         // For a TCP socket, the kernel reports no process.
-        0 if length == whole && peer.uid != u32::MAX => Ok(PeerProcess { id: peer.pid, user: peer.uid }),
+        0 if length == size && peer.uid != u32::MAX => Ok(PeerProcess { id: peer.pid, user: peer.uid }),
         0 => Err(io::ErrorKind::InvalidInput.into()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -47,11 +47,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_who_is_at_the_other_end() {
+    fn the_kernel_identifies_the_peer_process() {
         let (one, _other) = UnixStream::pair().unwrap();
-        let own = i32::try_from(std::process::id()).unwrap();
+        let own_pid = i32::try_from(std::process::id()).unwrap();
         let user = rustix::process::geteuid().as_raw();
-        assert_eq!(peer_process(&one).unwrap(), PeerProcess { id: own, user });
+        assert_eq!(peer_process(&one).unwrap(), PeerProcess { id: own_pid, user });
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(peer_process(&listener).is_err());
     }

@@ -44,7 +44,7 @@ mod tests {
     const DROP_ALL: [SockFilter; 1] = [SockFilter::new(6, 0, 0, 0)];
 
     #[test]
-    fn what_the_peer_acknowledged_is_not_waited_for_and_the_rest_is() {
+    fn acknowledged_data_is_not_awaited_and_other_data_is() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut theirs, _) = listener.accept().unwrap();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_refused_by_the_one_value_that_is_forwarded() {
+    fn an_upgrade_is_matched_by_its_only_forwarded_value() {
         for pattern in ["websocket", "(?i)WebSocket", ".+", "h2c|websocket"] {
             deny(&format!(r#"{{"when": [{{"headers": {{"Upgrade": "{pattern}"}}}}]}}"#)).unwrap();
         }

@@ -16,8 +16,8 @@ use crate::transport::Transport;
 /// # Errors
 /// What is wrong with it, without repeating any value.
 pub fn extension(key: &ObjectKey, value: &str) -> Result<(Extension, BackendRef), String> {
-    let wanted: ExternalProcessor = parse_policy_field(value)?;
-    let service = &wanted.backend_ref;
+    let processor: ExternalProcessor = parse_policy_field(value)?;
+    let service = &processor.backend_ref;
     let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let port = u16::try_from(service.port).ok().filter(|port| *port > 0);
     let is_name = !service.name.is_empty() && service.name.chars().all(is_label);
@@ -30,7 +30,7 @@ pub fn extension(key: &ObjectKey, value: &str) -> Result<(Extension, BackendRef)
         );
     }
     let name = format!("Ingress/{key}").into();
-    let mut extension = external_processor::read(&wanted, name, &key.namespace).map_err(|invalid| {
+    let mut extension = external_processor::read(&processor, name, &key.namespace).map_err(|invalid| {
         let InvalidField { field, problem, .. } = invalid;
         format!("{field} {problem}")
     })?;

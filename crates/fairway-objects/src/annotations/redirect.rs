@@ -34,20 +34,20 @@ fn found() -> u16 {
 /// # Errors
 /// What is wrong with it.
 pub fn redirect(value: &str) -> Result<Redirect, String> {
-    let wanted: RedirectAnnotation = parse_object(value)?;
-    let status = wanted.status;
+    let annotation: RedirectAnnotation = parse_object(value)?;
+    let status = annotation.status;
     if ![301, 302, 303, 307, 308].contains(&status) {
         return Err(format!("status {status} is no redirect; 301, 302, 303, 307 and 308 are"));
     }
-    let target = match &wanted.url {
-        Some(url) => full_url_target(url, &wanted)?,
-        None => parts_target(wanted)?,
+    let target = match &annotation.url {
+        Some(url) => full_url_target(url, &annotation)?,
+        None => parts_target(annotation)?,
     };
     Ok(Redirect { status, target })
 }
 
-fn full_url_target(url: &str, wanted: &RedirectAnnotation) -> Result<RedirectTarget, String> {
-    let RedirectAnnotation { scheme, host, port, path, keep_query, .. } = wanted;
+fn full_url_target(url: &str, annotation: &RedirectAnnotation) -> Result<RedirectTarget, String> {
+    let RedirectAnnotation { scheme, host, port, path, keep_query, .. } = annotation;
     if scheme.is_some() || host.is_some() || port.is_some() || path.is_some() || keep_query.is_some() {
         return Err("url leaves nothing for scheme, host, port, path or keepQuery to say".to_owned());
     }
@@ -58,8 +58,8 @@ fn full_url_target(url: &str, wanted: &RedirectAnnotation) -> Result<RedirectTar
     }
 }
 
-fn parts_target(wanted: RedirectAnnotation) -> Result<RedirectTarget, String> {
-    let RedirectAnnotation { scheme, host, port, path, keep_query, .. } = wanted;
+fn parts_target(annotation: RedirectAnnotation) -> Result<RedirectTarget, String> {
+    let RedirectAnnotation { scheme, host, port, path, keep_query, .. } = annotation;
     if scheme.is_none() && host.is_none() && port.is_none() && path.is_none() {
         return Err("it says neither url nor scheme, host, port or path: it would lead to itself".to_owned());
     }

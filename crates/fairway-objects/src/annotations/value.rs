@@ -25,16 +25,16 @@ pub fn parse_policy_field<T: DeserializeOwned>(text: &str) -> Result<T, String> 
     let node = parse_single(text, Schema::Core).ok().flatten();
     let node = node.ok_or("it is not the JSON that is expected here")?;
     let decoded = decode::<T>(&node).map_err(|misfit| {
-        let place = if misfit.field.is_empty() { "it" } else { &misfit.field };
-        format!("{place} is not what is expected here: {}", strip_value(&misfit.problem))
+        let field = if misfit.field.is_empty() { "it" } else { &misfit.field };
+        format!("{field} is not what is expected here: {}", strip_value(&misfit.problem))
     })?;
     match decoded.unknown.first() {
         None => Ok(decoded.value),
         Some(unknown) => {
             // Its name may be anything.
             let end = unknown.field.rfind(['.', '[']);
-            let place = end.map_or("it", |end| &unknown.field[..end]);
-            Err(format!("{place} has a field that is not known"))
+            let field = end.map_or("it", |end| &unknown.field[..end]);
+            Err(format!("{field} has a field that is not known"))
         }
     }
 }

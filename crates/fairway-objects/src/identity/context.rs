@@ -19,13 +19,18 @@ pub struct Context<'a> {
     pub permits: Permits<'a>,
 }
 
-pub(super) fn object(kind: &str, namespace: Option<&str>, own: &str, name: &str) -> Option<ObjectRef> {
+pub(super) fn object(
+    kind: &str,
+    namespace: Option<&str>,
+    own_namespace: &str,
+    name: &str,
+) -> Option<ObjectRef> {
     let kind = match kind {
         "Secret" => Kind::Secret,
         "ConfigMap" => Kind::ConfigMap,
         _ => return None,
     };
-    let namespace = namespace.filter(|it| !it.is_empty()).unwrap_or(own);
+    let namespace = namespace.filter(|it| !it.is_empty()).unwrap_or(own_namespace);
     Some(ObjectRef::new(kind, ObjectKey::new(namespace, name)))
 }
 
@@ -39,18 +44,18 @@ pub(super) fn read_entry<'c>(
     let object =
         object.ok_or_else(|| IdentityFieldError::new(field, "its kind is neither Secret nor ConfigMap"))?;
     (context.permits)(object.kind, &object.key).map_err(|problem| IdentityFieldError::new(field, problem))?;
-    let what = format!("{} {}", object.kind.name(), object.key);
+    let object_name = format!("{} {}", object.kind.name(), object.key);
     let missing =
         |problem: String| IdentityFieldError { is_missing: true, ..IdentityFieldError::new(field, problem) };
-    let gone = || missing(format!("{what} does not exist"));
+    let gone = || missing(format!("{object_name} does not exist"));
     let text = if object.kind == Kind::ConfigMap {
         let map = context.resources.config_maps.get(&object.key).ok_or_else(gone)?;
         map.object.data.as_ref().and_then(|data| data.get(entry)).map(String::as_str)
     } else {
         let secret = context.resources.secrets.get(&object.key).ok_or_else(gone)?;
         let text = secret_value(&secret.object, entry).map(std::str::from_utf8).transpose();
-        text.map_err(|_| IdentityFieldError::new(field, format!("{entry} of {what} is no text")))?
+        text.map_err(|_| IdentityFieldError::new(field, format!("{entry} of {object_name} is no text")))?
     };
-    let text = text.ok_or_else(|| missing(format!("{what} has no entry {entry}")))?;
-    Ok((what, text))
+    let text = text.ok_or_else(|| missing(format!("{object_name} has no entry {entry}")))?;
+    Ok((object_name, text))
 }

@@ -67,12 +67,12 @@ pub(super) fn read_keys(
                 return Err(problem("a private or symmetric key is in the key set; leave only public keys"));
             }
             found.doubts.extend(set.skipped().first().map(|first| {
-                let more = match set.skipped().len() {
+                let skipped = match set.skipped().len() {
                     1 => String::new(),
                     count => format!(" (and {} more)", count - 1),
                 };
                 let problem =
-                    format!("{KEY_SET_ENTRY} of {object}: key {}{more}: {}", first.index, first.why);
+                    format!("{KEY_SET_ENTRY} of {object}: key {}{skipped}: {}", first.index, first.why);
                 let consequence = "tokens that it signed are refused";
                 IdentityWarning { code: "unusable-key", field: field.clone(), problem, consequence }
             }));

@@ -260,9 +260,9 @@ fn errors_about_locations_and_headers_name_their_field() {
 
 #[test]
 fn a_claim_and_a_key_do_not_share_a_header() {
-    let both = |header: &str, more: &Value| {
+    let both = |header: &str, collide: &Value| {
         let mut spec = issuer(&json!({"claimsToHeaders": [{"claim": "sub", "header": header}]}));
-        spec["apiKey"] = api_key(&["partners"], more)["apiKey"].clone();
+        spec["apiKey"] = api_key(&["partners"], collide)["apiKey"].clone();
         spec
     };
     check(&[
@@ -558,7 +558,7 @@ fn an_invalid_login_names_its_field_and_no_secret() {
 }
 
 #[test]
-fn limits_count_by_what_is_known_of_the_client() {
+fn limits_are_counted_by_the_known_identity_of_the_client() {
     let limits = json!([
         {"requests": 10, "per": "1m", "burst": 3, "status": 503, "exempt": ["10.0.0.0/8", "10.0.0.0/8"]},
         {"requests": 5, "by": "Claim", "claim": "sub"},

@@ -37,8 +37,8 @@ pub struct FieldError {
 /// The first field with a wrong type.
 pub fn decode<T: for<'de> Deserialize<'de>>(node: &Node) -> Result<Decoded<T>, FieldError> {
     let unknown = RefCell::new(Vec::new());
-    let place = NodeDecoder { node, path: &Path::Root, unknown: &unknown };
-    match T::deserialize(place) {
+    let decoder = NodeDecoder { node, path: &Path::Root, unknown: &unknown };
+    match T::deserialize(decoder) {
         Ok(value) => Ok(Decoded { value, unknown: unknown.into_inner() }),
         Err(DecodeError { problem, at }) => {
             let (field, line) = at.unwrap_or_else(|| (String::new(), node.line));

@@ -51,7 +51,7 @@ pub fn line_diagnostic(
 }
 
 fn read_node(node: &Node, file: &Arc<str>, reading: &mut ReadDocument) {
-    let place = ManifestObject { node, file };
+    let object = ManifestObject { node, file };
     let (Some(api), Some(kind)) = (node.text_of("apiVersion"), node.text_of("kind")) else {
         let problem = "is no Kubernetes object: apiVersion or kind is missing".to_owned();
         reading.diagnostics.push(line_diagnostic(
@@ -65,7 +65,7 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut ReadDocument) {
     match (api, kind) {
         (_, kind) if is_list(kind) && node.field("items").is_some() => {
             let Some(Value::List(items)) = node.field("items").map(|items| &items.value) else {
-                place.refuse(reading, "items is no list");
+                object.refuse(reading, "items is no list");
                 return;
             };
             for item in items {
@@ -73,12 +73,12 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut ReadDocument) {
             }
         }
         ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress") => {
-            place.keep(Object::OldIngress(node.to_json()), reading);
+            object.keep(Object::OldIngress(node.to_json()), reading);
         }
         _ => match ApiResource::find(api, kind) {
             // Written in any of its versions.
-            Some(known) => with_type!(known.kind, K => place.read_typed::<K>(known.kind, reading), _ => {}),
-            None => place.skip_kind(api, kind, reading),
+            Some(known) => with_type!(known.kind, K => object.read_typed::<K>(known.kind, reading), _ => {}),
+            None => object.skip_kind(api, kind, reading),
         },
     }
 }
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_is_no_object_is_reported_with_its_line() {
+    fn a_document_that_is_not_an_object_is_reported_with_its_line() {
         let values = reading("# values of a chart\nreplicas: 3\n");
         assert_eq!(codes(&values), ["not-an-object"]);
         assert_eq!(values.diagnostics[0].origin.source.as_ref().unwrap().line, 2);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_scalars_are_texts_and_plain_ones_have_types() {
+    fn quoted_scalars_are_strings_and_plain_ones_have_types() {
         let root = tree("a: \"80\"\nb: 80\nc: !!str 80\nd: |\n  text\n");
         assert_eq!(root.text_of("a"), Some("80"));
         assert_eq!(root.field("b").unwrap().value, Value::Int(80));

@@ -97,7 +97,7 @@ impl AccessLog {
     }
 
     /// Writes the line of an exchange, unless its rule or target disables logging.
-    pub(crate) fn write(&self, record: &ExchangeRecord<'_>, buffers: &Buffers, seen: LoggedPeer<'_>) {
+    pub(crate) fn write(&self, record: &ExchangeRecord<'_>, buffers: &Buffers, peer: LoggedPeer<'_>) {
         let settings = self.settings.borrow();
         if self.format == AccessLogFormat::Off || !settings.is_on {
             return;
@@ -111,7 +111,7 @@ impl AccessLog {
         let mut clock = self.clock.borrow_mut();
         clock.set(SystemTime::now());
         let mut lines = self.lines.borrow_mut();
-        let line = log_values::build_line(record, buffers, seen, &clock, &self.process);
+        let line = log_values::build_line(record, buffers, peer, &clock, &self.process);
         match self.format {
             AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses => {
                 line.write(&settings.line_format, &mut lines);
@@ -125,14 +125,14 @@ impl AccessLog {
     }
 
     /// Writes the line of a forwarded connection or datagram session of `listener`.
-    pub(crate) fn write_stream(&self, listener: &str, seen: &StreamLogEntry<'_>) {
+    pub(crate) fn write_stream(&self, listener: &str, entry: &StreamLogEntry<'_>) {
         if self.format == AccessLogFormat::Off || !self.settings.borrow().is_on {
             return;
         }
         let mut clock = self.clock.borrow_mut();
         clock.set(SystemTime::now());
         let &StreamLogEntry { forwarded, client, name, upstream, status, received, sent, duration, reason } =
-            seen;
+            entry;
         let line = StreamLine {
             forwarded,
             client,

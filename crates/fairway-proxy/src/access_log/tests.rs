@@ -84,9 +84,9 @@ fn line_in(format: &str, escape: LogEscape, record: &ExchangeRecord<'_>, buffers
     let mut clock = WallClock::default();
     clock.set(std::time::UNIX_EPOCH + Duration::from_millis(1_795_229_297_042));
     let (peer, process) = (peer(), ProcessInfo { id: 7, hostname: "pod-1".to_owned() });
-    let seen = LoggedPeer { peer: &peer, port: Some(80), is_introduced: false, earlier_requests: 4 };
+    let peer_address = LoggedPeer { peer: &peer, port: Some(80), is_introduced: false, earlier_requests: 4 };
     let mut out = Vec::new();
-    log_values::build_line(record, buffers, seen, &clock, &process).write(&read.format, &mut out);
+    log_values::build_line(record, buffers, peer_address, &clock, &process).write(&read.format, &mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -571,14 +571,14 @@ fn a_line_has_its_trace_whether_sampled_or_not() {
         record.is_traced = crate::trace::begin_trace(tracing, &mut buffers, &mut fastrand::Rng::with_seed(7));
         let line =
             line_in("$opentelemetry_trace_id $opentelemetry_span_id", LogEscape::Nginx, &record, &buffers);
-        let own = buffers.extras.read().sampled.as_ref().map(|it| format!("{:016x}", it.span_id));
-        (line, json_line(&record, &buffers), own)
+        let span = buffers.extras.read().sampled.as_ref().map(|it| format!("{:016x}", it.span_id));
+        (line, json_line(&record, &buffers), span)
     };
     let (line, json, own) = traced("01", &by_parent);
-    let own = own.unwrap();
-    assert_eq!(line, format!("{TRACE} {own}\n"));
-    assert_eq!((&json["trace_id"], &json["span_id"]), (&json!(TRACE), &json!(own)));
-    assert_ne!(own, SPAN);
+    let span_text = own.unwrap();
+    assert_eq!(line, format!("{TRACE} {span_text}\n"));
+    assert_eq!((&json["trace_id"], &json["span_id"]), (&json!(TRACE), &json!(span_text)));
+    assert_ne!(span_text, SPAN);
     let (line, json, own) = traced("00", &by_parent);
     assert_eq!((line, own), (format!("{TRACE} {SPAN}\n"), None), "the span that the endpoint sees");
     assert!(json.get("trace_id").is_none() && json.get("span_id").is_none(), "{json}");

@@ -118,8 +118,8 @@ impl Store {
             return Poll::Pending;
         }
         let in_memory = self.bounds.memory as usize - self.head.len();
-        let left = self.bounds.disk - self.on_disk() - self.tail.len() as u64;
-        let on_disk = match left {
+        let available = self.bounds.disk - self.on_disk() - self.tail.len() as u64;
+        let on_disk = match available {
             0 => Err(Full::TooLarge),
             _ if self.disk_refused || !self.disk.is_available() => Err(Full::NoDisk),
             left => Ok(usize::try_from(left).unwrap_or(usize::MAX).min(2 * EXTENT_BYTES - self.tail.len())),
@@ -211,10 +211,10 @@ impl Store {
             let (asked, loading) =
                 self.loading.get_or_insert_with(|| (index, self.extents[index].read(buffer)));
             let read = ready!(Pin::new(loading).poll(cx));
-            let wanted = *asked;
+            let needed = *asked;
             self.loading = None;
             match read {
-                Ok(Ok(bytes)) => self.loaded = Some((wanted, bytes)),
+                Ok(Ok(bytes)) => self.loaded = Some((needed, bytes)),
                 _ => return Poll::Ready(Err(Unreadable)),
             }
         }

@@ -56,7 +56,7 @@ fn random_body(random: &mut Rng, length: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_body_is_read_as_it_was_written_as_often_as_it_is_asked_for() {
+async fn a_body_can_be_read_repeatedly_and_unchanged() {
     let (disk, mut random) = (disk(), Rng::with_seed(36));
     for memory in [0, 1, 1000, EXTENT_BYTES as u32, 3 * EXTENT_BYTES as u32] {
         for length in
@@ -80,7 +80,7 @@ async fn a_body_is_read_as_it_was_written_as_often_as_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_queue_gives_what_it_took_in_its_order() {
+async fn a_queue_is_first_in_first_out() {
     let (disk, mut random) = (disk(), Rng::with_seed(37));
     for _ in 0..200 {
         let memory = random.u32(0..100_000);
@@ -144,7 +144,7 @@ async fn a_body_has_no_more_than_its_bounds() {
 }
 
 #[tokio::test]
-async fn a_full_disk_takes_no_more_and_what_is_held_is_not_lost() {
+async fn a_full_disk_accepts_no_more_and_keeps_the_stored_bytes() {
     let disk = Disk::inline(&std::env::temp_dir(), 2 * EXTENT_BYTES as u64).unwrap();
     let mut other = store(0, DISK, &disk);
     fill(&mut other, &vec![1; EXTENT_BYTES + 1], usize::MAX).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_full_disk_takes_no_more_and_what_is_held_is_not_lost() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_while_it_is_written_is_free_again() {
+async fn an_extent_dropped_while_being_written_is_freed() {
     let disk = Disk::open(&std::env::temp_dir(), DISK).unwrap();
     for _ in 0..50 {
         let mut store = store(0, DISK, &disk);
@@ -223,7 +223,7 @@ async fn extents_that_are_free_take_no_space() {
 }
 
 #[tokio::test]
-async fn a_body_of_which_bytes_are_gone_is_never_read_to_its_end() {
+async fn a_body_with_lost_bytes_is_never_read_to_its_end() {
     for length in [EXTENT_BYTES + 100, EXTENT_BYTES + 101] {
         let mut store = store(100, DISK, &Disk::with_gone_thread());
         fill(&mut store, &vec![1; length], usize::MAX).await.unwrap();

@@ -116,7 +116,7 @@ async fn a_silent_endpoint_without_traffic_is_out_within_interval_times_threshol
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_comes_back_after_enough_successes_in_a_row() {
+async fn an_endpoint_returns_after_enough_consecutive_successes() {
     run_local(async {
         let is_ill = Rc::new(Cell::new(true));
         let script = {
@@ -200,8 +200,8 @@ async fn checks_follow_the_endpoints_of_the_snapshot_and_end_with_them() {
 async fn a_connection_is_kept_for_the_next_check_and_an_endpoint_that_sends_no_http_fails() {
     run_local(async {
         let garbage = |mut stream: DuplexStream| async move {
-            let mut seen = [0; 512];
-            while stream.read(&mut seen).await.unwrap_or(0) > 0 {
+            let mut buffer = [0; 512];
+            while stream.read(&mut buffer).await.unwrap_or(0) > 0 {
                 _ = stream.write_all(b"SSH-2.0-nothing\r\n").await;
             }
         };
@@ -224,10 +224,10 @@ async fn a_kept_connection_that_closes_during_a_check_is_no_failure() {
     run_local(async {
         // Each connection answers one request and closes at the next.
         let once = |mut stream: DuplexStream| async move {
-            let mut seen = [0; 512];
-            _ = stream.read(&mut seen).await;
+            let mut buffer = [0; 512];
+            _ = stream.read(&mut buffer).await;
             _ = stream.write_all(OK_RESPONSE).await;
-            _ = stream.read(&mut seen).await;
+            _ = stream.read(&mut buffer).await;
         };
         let mut check = check(http());
         check.failures = NonZeroU8::MIN;
@@ -283,21 +283,21 @@ async fn grpc_checks_use_the_health_protocol_regardless_of_the_request_protocol(
 async fn a_new_endpoint_ramps_up_to_its_share() {
     run_local(async {
         let slow = EndpointHealth { slow_start: Some(Duration::from_secs(60)), ..EndpointHealth::default() };
-        let one = |count| {
+        let responses = |count| {
             let mut config = config(count, slow.clone());
             config.settings.upstream.requests_per_connection = 1;
             config
         };
-        let stage = stage(&one(1), |_| healthy());
+        let stage = stage(&responses(1), |_| healthy());
         assert_eq!(responses_by_endpoint(&stage, 1).await, [100]);
-        stage.publish(&one(2));
+        stage.publish(&responses(2));
         let early = responses_by_endpoint(&stage, 2).await;
         sleep(Duration::from_secs(30)).await;
         let half = responses_by_endpoint(&stage, 2).await;
         sleep(Duration::from_secs(30)).await;
-        let whole = responses_by_endpoint(&stage, 2).await;
+        let full_share = responses_by_endpoint(&stage, 2).await;
         assert!(early[1] < 15 && (10..45).contains(&half[1]), "{early:?} {half:?}");
-        assert_eq!(whole, [50, 50]);
+        assert_eq!(full_share, [50, 50]);
     })
     .await;
 }

@@ -74,7 +74,7 @@ impl Weights {
             Some(end) => (&element[..end], weight(&element[end + 1..])),
             None => (element, FULL_WEIGHT),
         };
-        let place = match coding.trim_ascii().to_ascii_lowercase().as_slice() {
+        let slot = match coding.trim_ascii().to_ascii_lowercase().as_slice() {
             b"br" => &mut self.brotli,
             // "A recipient SHOULD consider "x-gzip" to be equivalent to "gzip"" (§8.4.1.3).
             b"gzip" | b"x-gzip" => &mut self.gzip,
@@ -83,7 +83,7 @@ impl Weights {
             b"*" => &mut self.others,
             _ => return,
         };
-        place.get_or_insert(weight);
+        slot.get_or_insert(weight);
     }
 }
 

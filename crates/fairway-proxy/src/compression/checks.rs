@@ -47,17 +47,17 @@ fn negotiation(value: &[u8]) {
     let value: &[u8] =
         &value.iter().map(|byte| if matches!(byte, 0 | b'\r') { b' ' } else { *byte }).collect::<Vec<_>>();
     let rules = CODINGS.map(|(coding, levels)| rule(coding, *levels.start()));
-    let chosen = |values: &[&[u8]]| {
+    let choice = |values: &[&[u8]]| {
         let mut head = Head::new();
         head.start_request(b"GET", b"/");
         values.iter().for_each(|value| head.append(b"Accept-Encoding", value));
         Accepted::from_request(&head, false).choose(rules.iter()).map(|rule| rule.coding.name())
     };
     let expected = naive_choice(value);
-    assert_eq!(chosen(&[value]), expected, "{:?}", value.escape_ascii().to_string());
+    assert_eq!(choice(&[value]), expected, "{:?}", value.escape_ascii().to_string());
     let lines: Vec<_> = value.split(|byte| *byte == b',').collect();
-    assert_eq!(chosen(&lines), expected, "in lines of their own: {:?}", value.escape_ascii().to_string());
-    assert_eq!(chosen(&[&value.to_ascii_uppercase()]), expected, "{:?}", value.escape_ascii().to_string());
+    assert_eq!(choice(&lines), expected, "in lines of their own: {:?}", value.escape_ascii().to_string());
+    assert_eq!(choice(&[&value.to_ascii_uppercase()]), expected, "{:?}", value.escape_ascii().to_string());
 }
 
 /// A naive implementation of RFC 9110 §12.5.3.

@@ -25,7 +25,8 @@ pub(super) fn may_be_coded(response: &Head) -> bool {
     let is_coded =
         elements(response, b"Content-Encoding").any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
     // "an intermediary [...] MUST NOT transform the content" (RFC 9111 §5.2.2.6).
-    let is_fixed = elements(response, b"Cache-Control").any(|one| one.eq_ignore_ascii_case(b"no-transform"));
+    let is_fixed =
+        elements(response, b"Cache-Control").any(|element| element.eq_ignore_ascii_case(b"no-transform"));
     !is_coded
         && !is_fixed
         && response.named(b"Content-Range").is_none()
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_true_of_the_body_without_the_coding_goes() {
+    fn headers_about_the_uncompressed_body_are_removed() {
         let mut response = head(
             200,
             &[

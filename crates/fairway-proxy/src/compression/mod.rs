@@ -38,12 +38,12 @@ pub(crate) fn start(
         BodySize::Exact(length) => Some(length),
         BodySize::Unknown => None,
     };
-    let chosen = choose(compression, accepted, response, length)?;
-    let share = memory.reserve(compressors::max_bytes(chosen), max_memory_bytes)?;
-    let step = compressors::start(chosen, length)?;
-    head::set_coding(response, chosen.coding);
+    let coding = choose(compression, accepted, response, length)?;
+    let share = memory.reserve(compressors::max_bytes(coding), max_memory_bytes)?;
+    let step = compressors::start(coding, length)?;
+    head::set_coding(response, coding.coding);
     *body = BodySize::Unknown;
-    let volume = counted.for_coding(chosen.coding);
+    let volume = counted.for_coding(coding.coding);
     Some(BodySteps::from_step(CountedCompressor { step, volume, _share: share }))
 }
 
@@ -73,7 +73,7 @@ fn choose<'r>(
     };
     let mut possible = compression.codings.iter().filter(is_possible).peekable();
     possible.peek()?;
-    let chosen = accepted.choose(possible);
+    let coding = accepted.choose(possible);
     head::vary_by_encoding(response);
-    chosen
+    coding
 }

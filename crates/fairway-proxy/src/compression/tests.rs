@@ -66,7 +66,7 @@ pub(crate) fn body(random: &mut Rng, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_decoded_is_what_was_compressed() {
+fn decompression_restores_the_body() {
     let mut random = Rng::with_seed(1);
     for round in 0..60 {
         for (coding, levels) in CODINGS {
@@ -77,7 +77,7 @@ fn what_is_decoded_is_what_was_compressed() {
             let known = random.bool().then_some(length as u64);
             let mut step = step(coding, level, known);
             let (mut output, mut rest) = (Vec::new(), &body[..]);
-            let what = format!("round {round}: {length} bytes with {} {level}", coding.name());
+            let context = format!("round {round}: {length} bytes with {} {level}", coding.name());
             while !rest.is_empty() {
                 let limit = random.usize(1..=step.takes(1));
                 let (piece, behind) = rest.split_at(rest.len().min(limit));
@@ -93,12 +93,16 @@ fn what_is_decoded_is_what_was_compressed() {
                 if pauses {
                     step.pause(&mut sink).unwrap();
                 }
-                assert!(output.len() - before <= MAX_BURST, "{what}");
+                assert!(output.len() - before <= MAX_BURST, "{context}");
                 assert_eq!(step.held_bytes(), 0);
                 if pauses && body.len() < 20_000 {
                     let (decoded, is_whole) = decode(coding, &output);
-                    assert_eq!(decoded.len(), body.len() - rest.len(), "{what}: all is there after a pause");
-                    assert!(!is_whole, "{what}");
+                    assert_eq!(
+                        decoded.len(),
+                        body.len() - rest.len(),
+                        "{context}: all is there after a pause"
+                    );
+                    assert!(!is_whole, "{context}");
                 }
             }
             let before = output.len();
@@ -107,17 +111,17 @@ fn what_is_decoded_is_what_was_compressed() {
                 Ok(())
             })
             .unwrap();
-            assert!(output.len() > before, "{what}: there is an end");
+            assert!(output.len() > before, "{context}: there is an end");
             let (decoded, is_whole) = decode(coding, &output);
-            assert!(is_whole && decoded == body, "{what}");
+            assert!(is_whole && decoded == body, "{context}");
             let (_, is_whole) = decode(coding, &output[..output.len() - 1]);
-            assert!(!is_whole, "{what}: without its last byte it is not whole");
+            assert!(!is_whole, "{context}: without its last byte it is not whole");
         }
     }
 }
 
 #[test]
-fn nothing_is_flushed_while_bytes_come_and_nothing_twice() {
+fn nothing_is_flushed_while_bytes_arrive_and_nothing_twice() {
     for (coding, _) in CODINGS {
         // The number of bytes of output before the end, and at the end.
         let lengths_of = |pauses: usize| {

@@ -34,9 +34,9 @@ impl ConnectionLedger {
     /// Updates counts and window growth.
     pub(super) fn update<N: Network>(&mut self, worker: &Worker<N>, codec: &mut Server) {
         self.streams.count(codec.open_streams() as u64);
-        let wanted = codec.wanted_window_bytes();
-        if wanted > 0 && self.window_growth.extend(u64::from(wanted), worker.window_growth()) {
-            codec.grant_window(wanted);
+        let wanted_bytes = codec.wanted_window_bytes();
+        if wanted_bytes > 0 && self.window_growth.extend(u64::from(wanted_bytes), worker.window_growth()) {
+            codec.grant_window(wanted_bytes);
         }
         if !self.window_growth.is_empty() {
             self.window_growth.give_back(u64::from(codec.reclaim_window()));
@@ -163,8 +163,8 @@ enum LogWorth {
     Info,
 }
 
-fn log_worth(what: PeerEventKind, reason: &str) -> LogWorth {
-    match what {
+fn log_worth(kind: PeerEventKind, reason: &str) -> LogWorth {
+    match kind {
         PeerEventKind::Reset
         | PeerEventKind::GoAway
         | PeerEventKind::GoAwayReceived

@@ -70,7 +70,7 @@ async fn clients_that_keep_cancelling_reach_endpoints_with_four_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_client_gains_trust_as_its_requests_are_answered() {
+async fn a_new_client_gains_trust_with_its_responses() {
     run_local(async {
         let stage = flooded().await;
         let mut browser = Http2TestClient::new(&stage);
@@ -118,7 +118,7 @@ async fn slow_requests_start_one_after_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_held_once_few_requests_are_cancelled() {
+async fn requests_are_not_held_once_few_are_cancelled() {
     run_local(async {
         let stage = flooded().await;
         let mut browser = Http2TestClient::new(&stage);

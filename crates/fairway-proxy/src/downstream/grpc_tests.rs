@@ -32,16 +32,19 @@ fn assert_trailers_only(response: &StreamResponse, status: &str, message: &str) 
 }
 
 /// Sends these bytes after a complete request without a body, then nothing; records the request.
-fn serve_bytes(what: &'static [u8], seen: &Rc<RefCell<String>>) -> impl Fn() -> ScriptedConnect + 'static {
-    let seen = Rc::clone(seen);
+fn serve_bytes(
+    response: &'static [u8],
+    seen: &Rc<RefCell<String>>,
+) -> impl Fn() -> ScriptedConnect + 'static {
+    let requests = Rc::clone(seen);
     move || {
-        let seen = Rc::clone(&seen);
+        let seen = Rc::clone(&requests);
         ScriptedConnect::served_by(move |mut stream| async move {
             while !seen.borrow().ends_with("\r\n\r\n") {
                 let Ok(byte) = stream.read_u8().await else { return };
                 seen.borrow_mut().push(char::from(byte));
             }
-            stream.write_all(what).await.unwrap();
+            stream.write_all(response).await.unwrap();
             let mut rest = Vec::new();
             let _ = stream.read_to_end(&mut rest).await;
             seen.borrow_mut().push_str("THE END");
@@ -55,13 +58,13 @@ async fn read_silently(mut stream: DuplexStream) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_passes_with_its_trailers_and_the_endpoint_is_told_that_they_will() {
+async fn a_call_is_forwarded_with_its_trailers_and_te_header() {
     run_local(async {
-        let seen = Rc::default();
+        let received = Rc::default();
         let answering = serve_bytes(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc+proto\r\nTransfer-Encoding: chunked\r\n\r\n\
             7\r\n\0\0\0\0\x02ab\r\n0\r\ngrpc-status: 5\r\ngrpc-message: none\r\n\r\n",
-            &seen,
+            &received,
         );
         let stage = TestWorker::new(1, |_, _| {}, move |_| answering());
         let mut browser = Http2TestClient::new(&stage);
@@ -72,8 +75,11 @@ async fn a_call_passes_with_its_trailers_and_the_endpoint_is_told_that_they_will
         let value_of = |name| header_value(&response.trailers, name);
         assert_eq!((value_of("grpc-status"), value_of("grpc-message")), (Some("5"), Some("none")));
         assert_eq!(stage.metric_value("fairway_grpc_calls_total{status=\"NOT_FOUND\"}"), 1);
-        let seen = seen.borrow();
-        assert!(seen.contains("\r\nTE: trailers\r\n") && seen.contains("\r\nConnection: TE\r\n"), "{seen}");
+        let received = received.borrow();
+        assert!(
+            received.contains("\r\nTE: trailers\r\n") && received.contains("\r\nConnection: TE\r\n"),
+            "{received}"
+        );
     })
     .await;
 }
@@ -98,8 +104,8 @@ async fn a_fault_is_a_response_without_messages() {
 #[tokio::test(start_paused = true)]
 async fn an_endpoints_response_that_is_not_grpc_passes_unchanged() {
     run_local(async {
-        let seen = Rc::default();
-        let serve = serve_bytes(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone", &seen);
+        let received = Rc::default();
+        let serve = serve_bytes(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone", &received);
         let stage = TestWorker::new(1, |_, _| {}, move |_| serve());
         let mut browser = Http2TestClient::new(&stage);
         let id = browser.request_with_headers(b"POST", b"/a.B/C", &[GRPC_CONTENT_TYPE], true);
@@ -163,11 +169,11 @@ async fn an_expired_deadline_sends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_during_a_response_ends_it_with_trailers_and_closes_the_endpoints_connection() {
     run_local(async {
-        let seen: Rc<RefCell<String>> = Rc::default();
+        let received: Rc<RefCell<String>> = Rc::default();
         let answering = serve_bytes(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n\
             5\r\n\0\0\0\0\0\r\n",
-            &seen,
+            &received,
         );
         let stage = TestWorker::new(1, |_, _| {}, move |_| answering());
         let mut browser = Http2TestClient::new(&stage);
@@ -187,7 +193,7 @@ async fn a_deadline_during_a_response_ends_it_with_trailers_and_closes_the_endpo
         );
         assert_eq!(began.elapsed().as_secs(), 2);
         sleep(Duration::from_millis(10)).await;
-        assert!(seen.borrow().ends_with("THE END"), "its connection was closed");
+        assert!(received.borrow().ends_with("THE END"), "its connection was closed");
         assert_eq!(stage.metric_value("fairway_faults_total{reason=\"deadline_exceeded\"}"), 1);
         drop(browser);
         wait_until_idle(&stage).await;
@@ -243,7 +249,7 @@ async fn an_endpoint_that_enforces_the_deadline_itself_is_not_at_fault() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_whose_endpoint_dies_or_falls_silent_ends_as_unavailable() {
+async fn a_stream_with_a_dead_or_silent_endpoint_ends_as_unavailable() {
     const GRPC_RESPONSE_HEAD: &[u8] =
         b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (lives, reason) in [(1, "upstream_truncated"), (1000, "upstream_timeout")] {
@@ -280,7 +286,7 @@ async fn a_stream_whose_endpoint_dies_or_falls_silent_ends_as_unavailable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn invalid_deadlines_and_those_of_other_requests_are_ignored() {
+async fn invalid_deadlines_and_deadlines_of_other_requests_are_ignored() {
     run_local(async {
         let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(read_silently));
         let mut browser = Http2TestClient::new(&stage);
@@ -345,11 +351,11 @@ async fn a_call_cancelled_by_its_client_counts_as_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn a_grpc_web_client_over_http2_gets_trailers_in_the_body() {
     run_local(async {
-        let seen = Rc::default();
+        let received = Rc::default();
         let answering = serve_bytes(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n\
             7\r\n\0\0\0\0\x02ab\r\n0\r\nGrpc-Status: 0\r\n\r\n",
-            &seen,
+            &received,
         );
         let stage = TestWorker::with_phases(
             1,
@@ -364,7 +370,7 @@ async fn a_grpc_web_client_over_http2_gets_trailers_in_the_body() {
         assert_eq!(&response.body[..], b"\0\0\0\0\x02ab\x80\0\0\0\x10grpc-status: 0\r\n");
         assert!(response.trailers.is_empty());
         assert_eq!(stage.metric_value("fairway_grpc_calls_total{status=\"OK\"}"), 1);
-        assert!(!seen.borrow().to_lowercase().contains("grpc-web"), "{}", seen.borrow());
+        assert!(!received.borrow().to_lowercase().contains("grpc-web"), "{}", received.borrow());
     })
     .await;
 }

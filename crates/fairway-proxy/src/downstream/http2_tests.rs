@@ -99,7 +99,7 @@ impl Http2TestClient {
     }
 
     /// Writes and reads until `is_done`; panics after an hour of virtual time.
-    pub(super) async fn run_until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
+    pub(super) async fn run_until(&mut self, expectation: &str, is_done: impl Fn(&Self) -> bool) {
         let done = async {
             loop {
                 self.flush().await;
@@ -111,13 +111,18 @@ impl Http2TestClient {
                     Ok(1..) => self.process_input(),
                     Ok(0) | Err(_) => {
                         self.is_closed = true;
-                        assert!(is_done(self), "the connection ended before: {what}; {before} bytes left");
+                        assert!(
+                            is_done(self),
+                            "the connection ended before: {expectation}; {before} bytes left"
+                        );
                         return;
                     }
                 }
             }
         };
-        timeout(Duration::from_secs(3600), done).await.unwrap_or_else(|_| panic!("an hour without: {what}"));
+        timeout(Duration::from_secs(3600), done)
+            .await
+            .unwrap_or_else(|_| panic!("an hour without: {expectation}"));
     }
 
     /// Reads once, at most this many bytes.
@@ -608,7 +613,7 @@ async fn trailers_and_interim_responses_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_breaks_off_is_a_reset() {
+async fn a_truncated_response_is_a_reset() {
     async fn breaking(mut stream: DuplexStream) {
         assert!(read_head(&mut stream).await);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await.unwrap();
@@ -640,14 +645,14 @@ async fn a_connection_can_be_dropped_at_any_point() {
             browser.flush().await;
             let polls = RefCell::new(0);
             let mut serving = Box::pin(serving);
-            let some = std::future::poll_fn(|cx| {
+            let reader = std::future::poll_fn(|cx| {
                 *polls.borrow_mut() += 1;
                 if *polls.borrow() > step {
                     return std::task::Poll::Ready(());
                 }
                 serving.as_mut().poll(cx)
             });
-            let _ = timeout(Duration::from_secs(1), some).await;
+            let _ = timeout(Duration::from_secs(1), reader).await;
             drop(serving);
             drop(browser);
             wait_until_idle(&stage).await;

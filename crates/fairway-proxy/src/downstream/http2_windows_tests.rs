@@ -113,13 +113,13 @@ async fn serve_sized(mut stream: DuplexStream) {
         };
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
-        let mut left: usize = if path == "/never" { 0 } else { length };
-        while left > 0 {
-            let chunk = left.min(1000);
+        let mut remaining: usize = if path == "/never" { 0 } else { length };
+        while remaining > 0 {
+            let chunk = remaining.min(1000);
             if stream.write_all(&[b'x'; 1000][..chunk]).await.is_err() {
                 return;
             }
-            left -= chunk;
+            remaining -= chunk;
         }
     }
 }
@@ -152,7 +152,7 @@ async fn a_request_behind_queued_replies_is_read_once_they_are_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_served_behind_many_with_nothing_to_send() {
+async fn a_stream_is_served_behind_many_idle_ones() {
     run_local(async {
         let stage = TestWorker::new(2, |_, _| {}, |_| ScriptedConnect::served_by(serve_sized));
         let mut browser = unlimited_client(&stage);

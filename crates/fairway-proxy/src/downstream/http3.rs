@@ -545,7 +545,7 @@ impl<N: Network, C: Carrier, F: Future<Output = FinishedExchange>> Connection<N,
         };
         let (held, stage) = (self.exchanges.trust_level.due(), self.stage_deadline(worker, now));
         let unfinished = self.pending_handshake.as_ref().map(|unfinished| unfinished.deadline);
-        let own = match self.stage {
+        let stage_deadline = match self.stage {
             ConnectionStage::Closed => None,
             _ => [
                 self.idle_deadline(worker),
@@ -557,7 +557,9 @@ impl<N: Network, C: Carrier, F: Future<Output = FinishedExchange>> Connection<N,
             .flatten()
             .min(),
         };
-        let Some(next) = [quic, held, stage, own].into_iter().flatten().min() else { return Poll::Pending };
+        let Some(next) = [quic, held, stage, stage_deadline].into_iter().flatten().min() else {
+            return Poll::Pending;
+        };
         self.clock.deadline.set(now, next.saturating_duration_since(now));
         if self.clock.deadline.poll_passed(cx).is_ready() {
             cx.waker().wake_by_ref();

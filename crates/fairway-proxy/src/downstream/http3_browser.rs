@@ -362,7 +362,7 @@ impl Http3TestClient {
     }
 
     /// Runs until `is_done`; panics after an hour of virtual time.
-    pub(super) async fn run_until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
+    pub(super) async fn run_until(&mut self, expectation: &str, is_done: impl Fn(&Self) -> bool) {
         let received = Rc::clone(&self.received);
         let done = async {
             loop {
@@ -382,7 +382,11 @@ impl Http3TestClient {
             }
         };
         let is_in_time = timeout(Duration::from_secs(3600), done).await.is_ok();
-        assert!(is_in_time, "an hour without: {what}; the connection: {:?}", self.talk.connection_error);
+        assert!(
+            is_in_time,
+            "an hour without: {expectation}; the connection: {:?}",
+            self.talk.connection_error
+        );
     }
 
     /// Runs for this long.

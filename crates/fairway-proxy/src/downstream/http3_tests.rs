@@ -44,13 +44,13 @@ async fn serve_body_back(mut stream: DuplexStream) {
         None => "Transfer-Encoding: chunked\r\nTrailer: Checksum".to_owned(),
     };
     stream.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes()).await.unwrap();
-    let mut left = length.map_or(usize::MAX, |length| length.parse().unwrap());
+    let mut remaining = length.map_or(usize::MAX, |length| length.parse().unwrap());
     let mut chunk = vec![0; 16 * 1024];
     let mut last = Vec::new();
-    while left > 0 && !last.ends_with(b"\r\n\r\n") {
+    while remaining > 0 && !last.ends_with(b"\r\n\r\n") {
         let count = stream.read(&mut chunk).await.unwrap();
         assert!(count > 0, "the request is complete");
-        left -= count;
+        remaining -= count;
         // Chunks and trailers are returned as they arrive.
         stream.write_all(&chunk[..count]).await.unwrap();
         if length.is_none() {
@@ -252,8 +252,11 @@ async fn a_stalled_client_stops_the_endpoint_and_is_closed() {
         let began = Instant::now();
         browser.run_for(Duration::from_secs(1)).await;
         // What is read at once, the client's window, and the pipe to the endpoint.
-        let taken = written.get();
-        assert!((window as usize..2 * 64 * 1024 + 1000).contains(&taken), "{taken} bytes were taken");
+        let written_before = written.get();
+        assert!(
+            (window as usize..2 * 64 * 1024 + 1000).contains(&written_before),
+            "{written_before} bytes were taken"
+        );
         assert_eq!(browser.reset_unread(id).await, INTERNAL_ERROR);
         assert!(began.elapsed() >= Duration::from_secs(30), "after {:?}", began.elapsed());
         browser.close();
@@ -273,10 +276,10 @@ async fn a_stalled_endpoint_stops_the_client() {
             ScriptedConnect::served_by(|mut stream: DuplexStream| async move {
                 assert!(read_head(&mut stream).await);
                 sleep(Duration::from_secs(20)).await;
-                let mut left = 2_000_000;
+                let mut remaining = 2_000_000;
                 let mut chunk = vec![0; 16 * 1024];
-                while left > 0 {
-                    left -= stream.read(&mut chunk).await.unwrap();
+                while remaining > 0 {
+                    remaining -= stream.read(&mut chunk).await.unwrap();
                 }
                 stream.write_all(OK_RESPONSE).await.unwrap();
             })
@@ -597,7 +600,7 @@ async fn a_connection_can_be_dropped_at_any_point() {
             browser.pump();
             let polls = RefCell::new(0);
             let mut serving = Box::pin(serving);
-            let some = poll_fn(|cx| {
+            let reader = poll_fn(|cx| {
                 *polls.borrow_mut() += 1;
                 if *polls.borrow() > step {
                     return std::task::Poll::Ready(());
@@ -605,7 +608,7 @@ async fn a_connection_can_be_dropped_at_any_point() {
                 browser.pump();
                 serving.as_mut().poll(cx)
             });
-            let _ = timeout(Duration::from_secs(1), some).await;
+            let _ = timeout(Duration::from_secs(1), reader).await;
             drop(serving);
             drop(browser);
             wait_until_idle(&stage).await;

@@ -55,13 +55,13 @@ async fn send_all_then_read_status(stage: &TestWorker, head: &str, chunk: &[u8])
 
 /// How long the connection stays open after the client has sent `first` of a body and then sends `more` bytes,
 /// one per interval.
-async fn connection_lifetime(stage: &TestWorker, first: &str, more: usize, every: Duration) -> Duration {
+async fn connection_lifetime(stage: &TestWorker, first: &str, further: usize, every: Duration) -> Duration {
     let mut client = stage.client();
     let began = Instant::now();
     client.send(first).await;
     assert!(client.response().await.is_some_and(|response| response.status >= 400), "{first}");
     let sending = async {
-        for _ in 0..more {
+        for _ in 0..further {
             sleep(every).await;
             if client.stream.write_all(b"x").await.is_err() {
                 break;
@@ -148,9 +148,9 @@ async fn a_client_within_a_body_may_pause_five_seconds_and_take_thirty() {
 async fn a_client_with_a_complete_request_has_two_seconds() {
     run_local(async {
         let stage = stage();
-        let whole = format!("{}xx", upload("Content-Length: 2\r\nConnection: close"));
-        assert_about(connection_lifetime(&stage, &whole, 0, seconds(1)).await, 2);
-        assert_about(connection_lifetime(&stage, &whole, 100, seconds(1)).await, 2);
+        let request = format!("{}xx", upload("Content-Length: 2\r\nConnection: close"));
+        assert_about(connection_lifetime(&stage, &request, 0, seconds(1)).await, 2);
+        assert_about(connection_lifetime(&stage, &request, 100, seconds(1)).await, 2);
         // The rest of the body, and then excess data.
         let head = with_length(MEGABYTE_BYTES + 1);
         let mut client = stage.client();

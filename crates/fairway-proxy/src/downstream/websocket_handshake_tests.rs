@@ -25,15 +25,15 @@ async fn each_side_uses_the_handshake_of_its_version() {
             for _ in 0..2 {
                 let mut asker = WebSocketClient::connect(&stage, client, "/echo?a=b", b"").await;
                 let (status, response) = asker.response().await;
-                let what = format!("{client:?} {endpoint:?}: {response}");
-                assert_eq!(header(&response, "sec-websocket-protocol").as_deref(), Some("chat"), "{what}");
-                assert_eq!(header(&response, "content-length"), None, "{what}");
+                let context = format!("{client:?} {endpoint:?}: {response}");
+                assert_eq!(header(&response, "sec-websocket-protocol").as_deref(), Some("chat"), "{context}");
+                assert_eq!(header(&response, "content-length"), None, "{context}");
                 let proof = header(&response, "sec-websocket-accept");
                 match client {
-                    H1 => assert_eq!((status, proof), (101, Some(accept(KEY.as_bytes()))), "{what}"),
-                    H2 => assert_eq!((status, proof), (200, None), "{what}"),
+                    H1 => assert_eq!((status, proof), (101, Some(accept(KEY.as_bytes()))), "{context}"),
+                    H2 => assert_eq!((status, proof), (200, None), "{context}"),
                 }
-                assert_eq!(header(&response, "upgrade").is_some(), client == H1, "{what}");
+                assert_eq!(header(&response, "upgrade").is_some(), client == H1, "{context}");
             }
             let heads = seen.borrow().request_heads.clone();
             let key = |at: usize| header(&heads[at], "sec-websocket-key");
@@ -79,21 +79,21 @@ async fn refusing_upgrades_applies_to_both_versions() {
     run_local(async {
         let header = NamedValueMatch { name: "upgrade".into(), value: TextMatch::Regex("websocket".into()) };
         let when = vec![Match { headers: vec![header], ..Match::default() }];
-        let seen = SharedLog::default();
-        let shared = SharedLog::clone(&seen);
+        let log = SharedLog::default();
+        let shared = SharedLog::clone(&log);
         let stage = TestWorker::with_phases(
             1,
             vec![Phases::from(Guard::Deny(Deny { status: 403, when }))],
             move |_| {
-                let seen = SharedLog::clone(&shared);
-                ScriptedConnect::served_by(|stream| http1_endpoint(stream, seen))
+                let log = SharedLog::clone(&shared);
+                ScriptedConnect::served_by(|stream| http1_endpoint(stream, log))
             },
         );
         for client in [H1, H2] {
             let mut asker = WebSocketClient::connect(&stage, client, "/echo", b"").await;
             assert_eq!(asker.response().await.0, 403, "{client:?}");
         }
-        assert_eq!(seen.borrow().request_heads.len(), 0, "no endpoint was asked");
+        assert_eq!(log.borrow().request_heads.len(), 0, "no endpoint was asked");
         let mut browser = Http2TestClient::new(&stage);
         let id = browser.request_with_headers(b"GET", b"/plain", &[], true);
         assert_eq!(browser.response(id).await.status, 200);
@@ -121,7 +121,7 @@ async fn a_200_of_an_http1_endpoint_opens_no_tunnel_for_an_http2_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_http2_endpoint_without_extended_connect_is_not_asked() {
+async fn no_extended_connect_is_sent_to_an_http2_endpoint_without_it() {
     for client in [H1, H2] {
         run_local(async {
             let (stage, seen) = stage_with(H2, false, Duration::ZERO);

@@ -49,7 +49,7 @@ pub(super) struct EndpointLog {
 pub(super) type SharedLog = Rc<RefCell<EndpointLog>>;
 
 /// An HTTP/1 endpoint. The path selects its behaviour.
-pub(super) async fn http1_endpoint(mut stream: DuplexStream, seen: SharedLog) {
+pub(super) async fn http1_endpoint(mut stream: DuplexStream, log: SharedLog) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { return };
@@ -58,7 +58,7 @@ pub(super) async fn http1_endpoint(mut stream: DuplexStream, seen: SharedLog) {
     let head = String::from_utf8(head).unwrap();
     let path = head.split(' ').nth(1).unwrap().to_owned();
     let key = header(&head, "sec-websocket-key").unwrap_or_default();
-    seen.borrow_mut().request_heads.push(head.clone());
+    log.borrow_mut().request_heads.push(head.clone());
     let early = timeout(SHORT_PAUSE, stream.read_u8()).await;
     assert!(early.is_err(), "nothing passes before the endpoint has switched: {early:?}");
     let switch = |proof: &str| {
@@ -76,21 +76,21 @@ pub(super) async fn http1_endpoint(mut stream: DuplexStream, seen: SharedLog) {
     };
     stream.write_all(response.as_bytes()).await.unwrap();
     if path == "/no" || path == "/plain" {
-        Box::pin(http1_endpoint(stream, seen)).await;
+        Box::pin(http1_endpoint(stream, log)).await;
     } else {
-        http1_tunnel(stream, &path, &seen).await;
+        http1_tunnel(stream, &path, &log).await;
     }
 }
 
-pub(super) async fn http1_tunnel(mut stream: DuplexStream, path: &str, seen: &SharedLog) {
+pub(super) async fn http1_tunnel(mut stream: DuplexStream, path: &str, log: &SharedLog) {
     match path {
         "/reset" => return drop(stream.read_u8().await),
         "/deaf" => return sleep(Duration::from_secs(50)).await,
         "/flood" => {
             while stream.write_all(&[b'x'; 1000]).await.is_ok() {
-                seen.borrow_mut().bytes_written += 1000;
+                log.borrow_mut().bytes_written += 1000;
             }
-            return seen.borrow_mut().tunnel_ends.push("broken");
+            return log.borrow_mut().tunnel_ends.push("broken");
         }
         _ => {}
     }
@@ -99,17 +99,17 @@ pub(super) async fn http1_tunnel(mut stream: DuplexStream, path: &str, seen: &Sh
         match stream.read(&mut chunk).await {
             Ok(0) => break,
             Ok(count) => {
-                seen.borrow_mut().bytes_read += count;
+                log.borrow_mut().bytes_read += count;
                 if stream.write_all(&chunk[..count]).await.is_err() {
-                    return seen.borrow_mut().tunnel_ends.push("broken");
+                    return log.borrow_mut().tunnel_ends.push("broken");
                 }
             }
-            Err(_) => return seen.borrow_mut().tunnel_ends.push("broken"),
+            Err(_) => return log.borrow_mut().tunnel_ends.push("broken"),
         }
     }
     let written = stream.write_all(b"bye").await;
     let _ = stream.shutdown().await;
-    seen.borrow_mut().tunnel_ends.push(if written.is_ok() { "end" } else { "broken" });
+    log.borrow_mut().tunnel_ends.push(if written.is_ok() { "end" } else { "broken" });
 }
 
 pub(super) fn header(head: &str, name: &str) -> Option<String> {
@@ -135,9 +135,9 @@ pub(super) struct Http2Endpoint {
 }
 
 impl Http2Endpoint {
-    async fn serve(mut stream: DuplexStream, seen: SharedLog, offers: bool, late: Duration) {
+    async fn serve(mut stream: DuplexStream, log: SharedLog, offers: bool, late: Duration) {
         let config = Config { extended_connect: offers, ..Config::default() };
-        let mut endpoint = Self { codec: Server::new(config, 0), tunnels: BTreeMap::new(), received: seen };
+        let mut endpoint = Self { codec: Server::new(config, 0), tunnels: BTreeMap::new(), received: log };
         let mut input = Vec::new();
         sleep(late).await;
         loop {
@@ -149,7 +149,7 @@ impl Http2Endpoint {
                 return;
             }
             endpoint.codec.mark_written(pending.len());
-            let due = endpoint.tunnels.values().filter_map(|one| one.due).min();
+            let due = endpoint.tunnels.values().filter_map(|tunnel| tunnel.due).min();
             let wait = due.map_or(Duration::from_secs(9999), |due| due.duration_since(Instant::now()));
             match timeout(wait, stream.read_buf(&mut input)).await {
                 Ok(Ok(1..)) | Err(_) => {}
@@ -258,17 +258,17 @@ pub(super) fn open(codec: &mut Server, id: u32, path: &str) -> bool {
 
 /// A worker whose endpoint has this version; an HTTP/2 endpoint may offer WebSocket, with a delay.
 pub(super) fn stage_with(spoken: HttpVersion, offers: bool, late: Duration) -> (TestWorker, SharedLog) {
-    let seen = SharedLog::default();
-    let shared = Rc::clone(&seen);
+    let log = SharedLog::default();
+    let shared = Rc::clone(&log);
     let protocol = if spoken == H2 { BackendProtocol::H2c } else { BackendProtocol::Http1 };
     let stage = TestWorker::with_protocol(protocol, 1, move |_| {
-        let seen = Rc::clone(&shared);
+        let log = Rc::clone(&shared);
         match spoken {
-            H1 => ScriptedConnect::served_by(|stream| http1_endpoint(stream, seen)),
-            H2 => ScriptedConnect::served_by(move |stream| Http2Endpoint::serve(stream, seen, offers, late)),
+            H1 => ScriptedConnect::served_by(|stream| http1_endpoint(stream, log)),
+            H2 => ScriptedConnect::served_by(move |stream| Http2Endpoint::serve(stream, log, offers, late)),
         }
     });
-    (stage, seen)
+    (stage, log)
 }
 
 pub(super) fn stage(spoken: HttpVersion) -> (TestWorker, SharedLog) {

@@ -70,7 +70,7 @@ async fn a_failing_endpoint_closes_the_client_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_silent_ends_after_the_read_time_out() {
+async fn a_silent_websocket_ends_after_the_read_timeout() {
     for (client, endpoint) in PAIRINGS {
         run_local(async {
             let (stage, seen) = stage(endpoint);

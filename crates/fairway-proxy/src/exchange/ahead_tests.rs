@@ -24,8 +24,8 @@ fn reading_ahead(memory: u32, disk: u64) -> Phases {
 
 /// An endpoint that sends `response_bytes` to each request and counts what the proxy has read of it.
 fn stage_sending(memory: u32, disk: u64, response_bytes: Vec<u8>) -> (TestWorker, Rc<Cell<usize>>) {
-    let taken = Rc::new(Cell::new(0));
-    let (bytes_taken, response_bytes) = (Rc::clone(&taken), Rc::new(response_bytes));
+    let sent = Rc::new(Cell::new(0));
+    let (bytes_taken, response_bytes) = (Rc::clone(&sent), Rc::new(response_bytes));
     let script = move |_| {
         let (bytes_taken, response_bytes) = (Rc::clone(&bytes_taken), Rc::clone(&response_bytes));
         ScriptedConnect::served_by(move |mut stream: DuplexStream| async move {
@@ -42,7 +42,7 @@ fn stage_sending(memory: u32, disk: u64, response_bytes: Vec<u8>) -> (TestWorker
             }
         })
     };
-    (TestWorker::with_phases(1, vec![reading_ahead(memory, disk)], script), taken)
+    (TestWorker::with_phases(1, vec![reading_ahead(memory, disk)], script), sent)
 }
 
 fn body(length: usize) -> Vec<u8> {
@@ -56,7 +56,7 @@ fn response_with(fields: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_is_free_before_its_client_has_taken_the_answer() {
+async fn an_endpoint_is_free_before_its_client_has_read_the_response() {
     run_local(async {
         for (memory, disk) in
             [(MAX_DISK_BYTES as u32, 0), (20_000, MAX_DISK_BYTES as u64), (0, MAX_DISK_BYTES as u64)]
@@ -102,7 +102,7 @@ async fn without_the_setting_an_endpoint_waits_for_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_comes_in_whatever_pieces_goes_on_as_it_came() {
+async fn buffered_responses_are_relayed_unchanged_for_any_split() {
     run_local(async {
         let mut random = Rng::with_seed(36);
         for _ in 0..60 {
@@ -150,7 +150,7 @@ async fn whatever_comes_in_whatever_pieces_goes_on_as_it_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_breaks_off_has_no_end() {
+async fn a_truncated_response_has_no_end() {
     run_local(async {
         for framing in ["Content-Length: 900000\r\n", "Transfer-Encoding: chunked\r\n"] {
             let mut response_bytes = format!("HTTP/1.1 200 OK\r\n{framing}\r\n").into_bytes();
@@ -194,7 +194,7 @@ async fn no_more_is_read_ahead_than_there_is_room_for_and_the_rest_streams() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_or_takes_nothing_leaves_nothing_behind() {
+async fn a_client_that_leaves_or_stalls_leaves_no_buffered_data() {
     run_local(async {
         let (stage, _) = stage_sending(1000, MAX_DISK_BYTES as u64, response_with("", &body(500_000)));
         let mut leaving = stage.client();

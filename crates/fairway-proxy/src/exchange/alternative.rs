@@ -36,10 +36,10 @@ mod tests {
     use super::*;
 
     /// The `Alt-Svc` headers of a response that had these before.
-    fn advertised(version: Version, own: &[&str]) -> Vec<String> {
+    fn advertised(version: Version, alpn: &[&str]) -> Vec<String> {
         let mut response = Head::default();
         response.start_response(200);
-        own.iter().for_each(|value| response.append(b"alt-svc", value.as_bytes()));
+        alpn.iter().for_each(|value| response.append(b"alt-svc", value.as_bytes()));
         advertise(NonZeroU16::new(8443).unwrap(), version, &mut response);
         response.all_named(b"Alt-Svc").map(|value| String::from_utf8_lossy(value).into_owned()).collect()
     }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_endpoint_or_an_edit_says_stays() {
+    fn alt_svc_of_endpoints_and_edits_is_kept() {
         for own in ["clear", "h3=\":443\"; ma=60"] {
             assert_eq!(advertised(Version::Http2, &[own]), [own]);
         }

@@ -176,8 +176,8 @@ fn run_case(
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let seen = Rc::new(RefCell::new(Vec::new()));
-        let record = Rc::clone(&seen);
+        let received = Rc::new(RefCell::new(Vec::new()));
+        let record = Rc::clone(&received);
         let script = move |_| {
             ScriptedConnect::served_by(|stream| {
                 endpoint(stream, Rc::clone(&record), how, from_endpoint.clone())
@@ -192,7 +192,7 @@ fn run_case(
             assert_eq!(response, Some(TestResponse { status: 200, body: request.response() }));
         }
         let expected: Vec<Received> = requests.iter().map(TestRequest::received).collect();
-        assert_eq!(*seen.borrow(), expected);
+        assert_eq!(*received.borrow(), expected);
     });
 }
 

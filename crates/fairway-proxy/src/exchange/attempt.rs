@@ -165,11 +165,11 @@ impl<'g, N: Network> Attempts<'g, N> {
             return Err(env.overdue_fault());
         }
         let belongs = buffers.extras.read().session.belongs;
-        let chosen = match &self.picks {
+        let picked = match &self.picks {
             None => env.worker.random(|random| self.group.pick(&self.tried, belongs, random, self.now)),
             Some(picks) => self.group.pick_among(picks, &self.tried, self.now),
         };
-        let Some(chosen) = chosen else {
+        let Some(chosen) = picked else {
             self.end_without_response(env);
             let is_unknown = self.picks.as_ref().is_some_and(|picks| picks.is_empty());
             return Err(if is_unknown { Fault::NoEndpoint } else { unpicked_fault(self.group) });
@@ -439,8 +439,8 @@ impl<'g, N: Network> Attempts<'g, N> {
         if least.is_zero() {
             return None;
         }
-        let more = env.worker.random(|random| random.u32(0..=MAX_BACKOFF_JITTER_PERCENT));
-        Some(least.saturating_add(least / 100 * more))
+        let jitter = env.worker.random(|random| random.u32(0..=MAX_BACKOFF_JITTER_PERCENT));
+        Some(least.saturating_add(least / 100 * jitter))
     }
 
     /// The time left for connecting, over all attempts.
@@ -463,10 +463,10 @@ impl<H: Hop> EndpointResponse<H> {
     /// reused.
     pub(super) fn discard<N: Network<Hop = H>, D>(mut self, exchange: &Exchange<'_, '_, N, D>) {
         let mut cx = Context::from_waker(Waker::noop());
-        let mut left = MAX_DRAINED_RESPONSE_BYTES;
-        while left > 0 {
-            let step = self.lease.upstream().poll_body(&mut cx, left, |_, data| {
-                left = left.saturating_sub(data.len());
+        let mut remaining = MAX_DRAINED_RESPONSE_BYTES;
+        while remaining > 0 {
+            let step = self.lease.upstream().poll_body(&mut cx, remaining, |_, data| {
+                remaining = remaining.saturating_sub(data.len());
                 Ok(())
             });
             match step {

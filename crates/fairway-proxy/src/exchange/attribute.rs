@@ -61,8 +61,8 @@ fn attribute_repeated<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_,
         AttemptOutcome::Status(_) => Judgement { attribution: Attribution::Endpoint, version },
     };
     let attempts: Vec<_> = exchange.buffers.extras.read().failed_attempts.iter().map(of_attempt).collect();
-    let own = attempts.iter().find(|judged| judged.attribution.is_self_inflicted());
-    if let Some(judged) = own.or(attempts.first()).copied() {
+    let self_inflicted = attempts.iter().find(|judged| judged.attribution.is_self_inflicted());
+    if let Some(judged) = self_inflicted.or(attempts.first()).copied() {
         record_judgement(exchange.env.worker, exchange.record, judged, RequestOutcome::Repeated);
     }
 }
@@ -166,8 +166,8 @@ fn newest_blamed_version<N: Network, D: Downstream>(
         return None;
     }
     // If edits of the request changed its rule, nothing can be compared.
-    let own = serving(exchange, exchange.env.adopted)?;
-    if !exchange.record.served_by.rule.is_some_and(|rule| std::ptr::eq(rule, own.rule)) {
+    let serving_now = serving(exchange, exchange.env.adopted)?;
+    if !exchange.record.served_by.rule.is_some_and(|rule| std::ptr::eq(rule, serving_now.rule)) {
         return None;
     }
     let (mut version, mut now) = (newest.version(), serving(exchange, newest));

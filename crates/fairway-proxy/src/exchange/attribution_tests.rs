@@ -145,7 +145,7 @@ async fn slow(mut stream: DuplexStream) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_that_refuses_for_a_moment_costs_its_own_change_what_fails_in_between() {
+async fn a_temporary_refusal_attributes_failures_to_its_own_change() {
     run_local(async {
         let (open, closed) = (config_with_phases(1, Vec::new()), config_with_phases(1, vec![deny()]));
         let stage = TestWorker::with_config(&open, |_| ScriptedConnect::served_by(serve_ok));
@@ -174,7 +174,7 @@ async fn a_filter_that_refuses_for_a_moment_costs_its_own_change_what_fails_in_b
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_lasts_is_what_was_meant_after_ten_seconds() {
+async fn a_refusal_that_lasts_ten_seconds_counts_as_intended() {
     run_local(async {
         let stage = TestWorker::with_config(&config_with_phases(1, Vec::new()), |_| {
             ScriptedConnect::served_by(serve_ok)
@@ -191,7 +191,7 @@ async fn a_refusal_that_lasts_is_what_was_meant_after_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_before_a_change_fails_on_nobody_elses_account_after_it() {
+async fn a_failure_from_before_a_change_is_not_attributed_to_it() {
     run_local(async {
         let closed = |value| config_with_phases(1, vec![deny(), set_header(value)]);
         let stage = TestWorker::with_config(&closed("1"), |_| ScriptedConnect::served_by(serve_ok));
@@ -220,14 +220,15 @@ async fn a_change_stays_to_blame_behind_changes_of_other_things() {
             stage.publish(&with_endpoints(closed.clone(), &[0, number]));
         }
         assert_eq!(status(&stage, GET_REQUEST).await, 403);
-        let own = stage.metric_value("fairway_self_inflicted_errors_total{cause=\"configuration_change\"}");
-        assert_eq!(own, 2, "{:?}", counted(&stage));
+        let self_inflicted =
+            stage.metric_value("fairway_self_inflicted_errors_total{cause=\"configuration_change\"}");
+        assert_eq!(self_inflicted, 2, "{:?}", counted(&stage));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_goes_costs_its_change_what_nobody_serves_any_more() {
+async fn failures_after_a_removed_route_are_attributed_to_its_change() {
     run_local(async {
         let only = |path: &str| {
             let path = PathMatch::Exact(path.into());
@@ -257,7 +258,7 @@ async fn a_route_that_goes_costs_its_change_what_nobody_serves_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_route_costs_nothing_while_nothing_that_worked_before_fails() {
+async fn a_new_route_costs_nothing_while_no_working_request_fails() {
     run_local(async {
         let mut nothing = config_with_phases(1, Vec::new());
         nothing.hosts.clear();
@@ -343,7 +344,7 @@ async fn requests_that_are_repeated_for_an_endpoint_that_was_there_before_count_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_endpoint_a_change_removes_while_it_is_under_way_counts_for_the_change() {
+async fn a_request_in_flight_to_a_removed_endpoint_counts_for_the_change() {
     run_local(async {
         let open = config_with_phases(1, Vec::new());
         let stage = TestWorker::with_config(&open, |_| ScriptedConnect::served_by(closing));
@@ -360,7 +361,7 @@ async fn a_request_whose_endpoint_a_change_removes_while_it_is_under_way_counts_
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_protocol_for_the_same_endpoints_is_a_change_that_may_cost_something() {
+async fn a_change_of_protocol_to_the_same_endpoints_may_cause_failures() {
     run_local(async {
         let open = config_with_phases(1, Vec::new());
         let stage = TestWorker::with_config(&open, |_| ScriptedConnect::served_by(serve_ok));
@@ -373,7 +374,7 @@ async fn another_protocol_for_the_same_endpoints_is_a_change_that_may_cost_somet
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_page_hides_has_failed_all_the_same() {
+async fn a_failure_hidden_by_an_error_page_still_counts() {
     run_local(async {
         let with_page = |phases: Vec<Phases>| {
             let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
@@ -405,7 +406,7 @@ async fn a_shortage_of_the_process_is_fairways_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_leave_or_break_rules_cost_nobody_anything() {
+async fn clients_that_leave_or_break_rules_count_for_no_one_else() {
     run_local(async {
         let open = config_with_phases(1, Vec::new());
         let stage = TestWorker::with_config(&open, |_| ScriptedConnect::served_by(slow));
@@ -423,7 +424,7 @@ async fn clients_that_leave_or_break_rules_cost_nobody_anything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_drain_that_is_too_short_cuts_is_the_rolls_account() {
+async fn requests_cut_by_a_short_drain_count_for_the_roll() {
     run_local(async {
         let stage =
             TestWorker::with_config(&config_with_phases(1, Vec::new()), |_| ScriptedConnect::served_by(slow));
@@ -434,11 +435,11 @@ async fn what_a_drain_that_is_too_short_cuts_is_the_rolls_account() {
         sleep(Duration::from_millis(10)).await;
         let (worker, began) = (Rc::clone(&stage.worker), Instant::now());
         let options = DrainOptions { delay: Duration::ZERO, timeout: Duration::from_millis(100) };
-        let left = spawn_local(async move { drain_connections(&worker, options).await });
+        let drain = spawn_local(async move { drain_connections(&worker, options).await });
         assert_eq!(served.response().await.unwrap().status, 200, "there was time for it");
         drop(served);
         assert_eq!(cut.response().await, None);
-        left.await.unwrap();
+        drain.await.unwrap();
         assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
         assert_eq!(counted(&stage), [failed(1, Attribution::Roll, 1)]);
         assert_eq!(stage.metric_value("fairway_faults_total{reason=\"drained\"}"), 1);

@@ -263,14 +263,14 @@ fn write_subrequest<N: Network, D>(
     let Exchange { env, buffers, .. } = exchange;
     let (auth, request) = (&auth_check.auth, &buffers.request);
     let write = |template| filter::render(template, env.sources(), buffers);
-    let own = request.first(Known::Host).unwrap_or_default();
+    let request_host = request.first(Known::Host).unwrap_or_default();
     let host = match (&auth.service, &auth.filter) {
         (AuthService::Backend { host, .. }, None) => host.as_bytes(),
-        (AuthService::OwnHost { .. }, _) | (_, Some(_)) => own,
+        (AuthService::OwnHost { .. }, _) | (_, Some(_)) => request_host,
     };
     let extras = subrequest.extras.write();
     // The endpoint gets the host that the client asked for.
-    extras.host.extend_from_slice(own);
+    extras.host.extend_from_slice(request_host);
     let method = auth.method.as_ref().map_or(request.method_bytes(), |method| method.as_bytes());
     let head: &mut Head = &mut subrequest.request;
     head.start_request(method, &write(&auth.target));
@@ -287,7 +287,7 @@ fn write_subrequest<N: Network, D>(
     }
     let target = env.intake.received(buffers);
     head.append_with(b"X-Original-URL", |value| {
-        let parts = [env.client.scheme.as_str().as_bytes(), b"://", own, target];
+        let parts = [env.client.scheme.as_str().as_bytes(), b"://", request_host, target];
         parts.iter().for_each(|part| value.extend_from_slice(part));
     });
     head.append(b"X-Original-URI", target);
@@ -308,12 +308,12 @@ fn write_subrequest<N: Network, D>(
 
 /// Whether only Fairway may set this header in a subrequest.
 fn is_reserved_header(name: &[u8]) -> bool {
-    let own: [&[u8]; 5] = [
+    let reserved: [&[u8]; 5] = [
         b"X-Original-URL",
         b"X-Original-URI",
         b"X-Original-Method",
         b"X-Sent-From",
         b"X-Auth-Request-Redirect",
     ];
-    own.iter().any(|own| name.eq_ignore_ascii_case(own))
+    reserved.iter().any(|own| name.eq_ignore_ascii_case(own))
 }

@@ -17,15 +17,15 @@ fn without_end(
     interim: &'static [u8],
     taken: &Rc<Cell<usize>>,
 ) -> impl Fn(std::net::SocketAddr) -> ScriptedConnect + 'static {
-    let taken = Rc::clone(taken);
+    let sent = Rc::clone(taken);
     move |_| {
-        let taken = Rc::clone(&taken);
+        let sent = Rc::clone(&sent);
         ScriptedConnect::served_by(move |mut stream| async move {
             read_head(&mut stream).await;
             let many = interim.repeat(100);
             // Ten times what streams and buffers can hold.
-            while taken.get() < 10_000_000 && stream.write_all(&many).await.is_ok() {
-                taken.set(taken.get() + many.len());
+            while sent.get() < 10_000_000 && stream.write_all(&many).await.is_ok() {
+                sent.set(sent.get() + many.len());
             }
             std::future::pending::<()>().await;
         })
@@ -65,19 +65,19 @@ async fn statuses_of_http2(stage: &TestWorker) -> Vec<u16> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interim_answers_without_end_are_not_hoarded() {
+async fn endless_interim_responses_are_not_buffered() {
     let hints: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
     let go_on: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
     for (interim, passed_on, is_http2) in
         [(hints, 8, false), (hints, 8, true), (go_on, 0, false), (go_on, 0, true)]
     {
         run_local(async {
-            let taken = Rc::new(Cell::new(0));
-            let stage = TestWorker::new(1, |_, _| {}, without_end(interim, &taken));
+            let sent = Rc::new(Cell::new(0));
+            let stage = TestWorker::new(1, |_, _| {}, without_end(interim, &sent));
             let received = if is_http2 { statuses_of_http2(&stage).await } else { statuses(&stage).await };
             let expected: Vec<u16> = [vec![103; passed_on], vec![502]].concat();
             assert_eq!(received, expected, "over HTTP/2: {is_http2}");
-            assert!(taken.get() < 1_000_000, "{} bytes were taken", taken.get());
+            assert!(sent.get() < 1_000_000, "{} bytes were taken", sent.get());
             assert_eq!(stage.metric_value("fairway_faults_total{reason=\"upstream_malformed\"}"), 1);
         })
         .await;
@@ -85,7 +85,7 @@ async fn interim_answers_without_end_are_not_hoarded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_client_does_not_read_is_not_taken_from_the_endpoint() {
+async fn the_endpoint_is_not_read_while_the_client_does_not_read() {
     for framing in ["Content-Length: 10000000", "Transfer-Encoding: chunked"] {
         run_local(async {
             let written = Rc::new(Cell::new(0));
@@ -110,18 +110,18 @@ async fn what_the_client_does_not_read_is_not_taken_from_the_endpoint() {
             let mut client = stage.client();
             client.send(GET_REQUEST).await;
             sleep(seconds(10)).await;
-            let taken = written.get();
-            assert!((1_000..1_000_000).contains(&taken), "{taken} bytes with {framing}");
-            let mut some = vec![0; 2_000_000];
-            client.stream.read_exact(&mut some).await.unwrap();
-            assert!(written.get() > taken, "it flows again");
+            let written_before = written.get();
+            assert!((1_000..1_000_000).contains(&written_before), "{written_before} bytes with {framing}");
+            let mut buffer = vec![0; 2_000_000];
+            client.stream.read_exact(&mut buffer).await.unwrap();
+            assert!(written.get() > written_before, "it flows again");
         })
         .await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_endpoint_does_not_read_is_not_taken_from_the_client() {
+async fn the_client_is_not_read_while_the_endpoint_does_not_read() {
     run_local(async {
         let deaf = |_| {
             ScriptedConnect::served_by(|stream| async move {
@@ -132,15 +132,15 @@ async fn what_the_endpoint_does_not_read_is_not_taken_from_the_client() {
         let stage = TestWorker::new(1, |_, _| {}, deaf);
         let mut client = stage.client();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n").await;
-        let mut taken = 0;
+        let mut accepted = 0;
         let flood = async {
             while client.stream.write_all(&[b'a'; 1000]).await.is_ok() {
-                taken += 1000;
+                accepted += 1000;
             }
         };
         let stopped = tokio::time::timeout(seconds(10), flood).await;
         assert!(stopped.is_err(), "the client stands still");
-        assert!((1_000..1_000_000).contains(&taken), "{taken} bytes");
+        assert!((1_000..1_000_000).contains(&accepted), "{accepted} bytes");
     })
     .await;
 }

@@ -60,7 +60,7 @@ pub(super) async fn wait_for_connection<N: Network, D: Downstream>(
     full: LimitReached,
 ) -> Result<ConnectionFound<EndpointHop<N>>, AttemptFailure> {
     let failure =
-        |fault, chosen: &PickedEndpoint<_>| AttemptFailure::before_sending(fault, false, chosen.index);
+        |fault, picked: &PickedEndpoint<_>| AttemptFailure::before_sending(fault, false, picked.index);
     let pending = attempts.group.wait(full);
     let mut pending = pending.map_err(|full| failure(Fault::BackendFull(full), &chosen))?;
     loop {

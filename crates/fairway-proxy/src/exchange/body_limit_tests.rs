@@ -121,7 +121,7 @@ async fn a_client_that_waits_for_a_word_is_refused_without_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_too_large_gets_a_status_of_grpc() {
+async fn an_oversized_grpc_call_gets_a_grpc_status() {
     run_local(async {
         let stage = limited(Some(5), None);
         let mut client = stage.client();

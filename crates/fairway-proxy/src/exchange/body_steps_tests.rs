@@ -14,11 +14,11 @@ use crate::testing::{ScriptedConnect, TestWorker, run_local};
 
 /// What the endpoint received, and what a client got that sent this request and then closed its side.
 async fn exchange(request: &str, response: &'static str) -> (String, String) {
-    let seen = Rc::new(RefCell::new(String::new()));
-    let theirs = Rc::clone(&seen);
+    let received = Rc::new(RefCell::new(String::new()));
+    let theirs = Rc::clone(&received);
     let edit = |rule: &mut Rule| rule.labels.path = upper_case::PATH.into();
     let stage = TestWorker::with_rule(1, edit, move |_| {
-        let seen = Rc::clone(&theirs);
+        let received = Rc::clone(&theirs);
         ScriptedConnect::served_by(move |mut stream: DuplexStream| async move {
             let mut input = Vec::new();
             // Fairway sends all of a small request before it reads.
@@ -27,7 +27,7 @@ async fn exchange(request: &str, response: &'static str) -> (String, String) {
                 if (text.contains("\r\n0\r\n") && text.ends_with("\r\n\r\n"))
                     || (!text.contains("chunked") && text.ends_with("\r\n\r\n"))
                 {
-                    *seen.borrow_mut() = text;
+                    *received.borrow_mut() = text;
                     stream.write_all(response.as_bytes()).await.unwrap();
                 }
             }
@@ -37,8 +37,8 @@ async fn exchange(request: &str, response: &'static str) -> (String, String) {
     client.write_all(request.as_bytes()).await.unwrap();
     let mut text = Vec::new();
     client.read_to_end(&mut text).await.unwrap();
-    let seen = seen.borrow().clone();
-    (seen, String::from_utf8(text).unwrap())
+    let received_text = received.borrow().clone();
+    (received_text, String::from_utf8(text).unwrap())
 }
 
 const HELLO: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
@@ -48,7 +48,7 @@ const CHUNKED: &str =
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: b\r\n\r\n";
 
 #[tokio::test(start_paused = true)]
-async fn both_bodies_are_changed_and_have_no_length_and_interim_answers_pass() {
+async fn both_bodies_are_changed_without_a_length_and_interim_responses_pass() {
     run_local(async {
         let request = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody";
         let (seen, text) = exchange(request, HELLO).await;
@@ -62,7 +62,7 @@ async fn both_bodies_are_changed_and_have_no_length_and_interim_answers_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trailers_follow_what_the_steps_held() {
+async fn trailers_follow_the_output_of_the_steps() {
     run_local(async {
         let chunked = "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nX-Sum: b\r\n\r\n";
         let request = format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{chunked}");
@@ -74,7 +74,7 @@ async fn trailers_follow_what_the_steps_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_no_body_gets_none() {
+async fn messages_without_a_body_get_none() {
     run_local(async {
         for (request, response) in [
             (

@@ -88,7 +88,7 @@ async fn read_body_prefix<N: Network, D: Downstream>(
     let Exchange { env, client_side, buffers, .. } = exchange;
     let ClientSide { down, deadline, .. } = &mut **client_side;
     let idle_timeout = env.worker.options.limits.body_idle;
-    let mut seen = None;
+    let mut prefix = None;
     // One more byte tells a complete body from a longer one.
     let room = if auth.allow_partial_body { max_bytes } else { max_bytes + 1 };
     let read_result = poll_fn(|cx| {
@@ -98,8 +98,8 @@ async fn read_body_prefix<N: Network, D: Downstream>(
         if let Poll::Ready(read) = buffers.body.poll_prefix(cx, down, &mut buffers.replay, room) {
             return Poll::Ready(read);
         }
-        if seen != Some(buffers.body.received()) {
-            seen = Some(buffers.body.received());
+        if prefix != Some(buffers.body.received()) {
+            prefix = Some(buffers.body.received());
             env.arm(deadline, Instant::now(), idle_timeout);
         }
         deadline
@@ -180,14 +180,14 @@ fn check_message<N: Network, D: Downstream>(
     let shown =
         peer.proof().and_then(|proof| proof.certificate.as_ref()).filter(|shown| shown.verdict.is_ok());
     let certificate = shown.map(|shown| escaped_pem(&shown.der));
-    let seen = match body {
+    let message_body = match body {
         IncludedBody::None => &[][..],
         _ => &buffers.replay[..buffers.replay.len().min(auth_check.auth.max_body as usize)],
     };
     let size = match env.intake.body {
         BodySize::None => Some(0),
         BodySize::Exact(length) => Some(length),
-        BodySize::Unknown => (body == IncludedBody::Whole).then_some(seen.len() as u64),
+        BodySize::Unknown => (body == IncludedBody::Whole).then_some(message_body.len() as u64),
     };
     let checked = CheckedRequest {
         head: &buffers.request,
@@ -197,7 +197,7 @@ fn check_message<N: Network, D: Downstream>(
         host: buffers.request.first(Known::Host).unwrap_or_default(),
         scheme: env.client.scheme.as_str(),
         protocol: protocol(env.intake.version),
-        body: seen,
+        body: message_body,
         is_body_partial: body == IncludedBody::Partial,
         size,
         time: SystemTime::now(),

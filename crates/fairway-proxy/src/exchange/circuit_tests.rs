@@ -84,7 +84,7 @@ async fn come_to_rest(stages: &[TestWorker]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_too_many_is_503_at_once_whichever_worker_has_it() {
+async fn a_request_beyond_the_limit_is_503_at_once_on_any_worker() {
     run_local(async {
         let stages = TestWorker::two_workers(&config(2, limited(3, 0, 0)), slow);
         let mut clients = vec![
@@ -122,7 +122,7 @@ async fn one_request_too_many_is_503_at_once_whichever_worker_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_wait_as_may_in_the_order_in_which_they_came_and_one_more_is_503() {
+async fn requests_wait_in_order_up_to_the_limit_and_the_next_one_is_503() {
     run_local(async {
         let stages = TestWorker::two_workers(&config(1, limited(1, 0, 2)), slow);
         let began = Instant::now();
@@ -246,7 +246,7 @@ async fn where_all_connections_are_in_use_a_request_waits_if_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_may_wait_a_request_without_a_connection_is_503() {
+async fn without_a_queue_a_request_without_a_connection_is_503() {
     run_local(async {
         let stages = TestWorker::two_workers(&config(1, limited(0, 1, 0)), slow);
         let mut first = start_request(&stages[0]).await;
@@ -490,19 +490,19 @@ async fn run_seed(seed: u64) {
         assert!(opened.now.get() <= connections, "seed {seed}: {} connections", opened.now.get());
     }
     for mut client in clients {
-        let seen = client.response().await.unwrap();
-        assert!([200, 503].contains(&seen.status), "seed {seed}: {}", seen.status);
+        let response = client.response().await.unwrap();
+        assert!([200, 503].contains(&response.status), "seed {seed}: {}", response.status);
     }
     sleep(millis(1)).await;
     for stage in &stages {
         stage.check_idle().unwrap_or_else(|left| panic!("seed {seed}: {left}"));
-        let seen = stage.client().request(GET_REQUEST).await.unwrap();
-        assert_eq!(seen.status, 200, "seed {seed}: there is room again");
+        let response = stage.client().request(GET_REQUEST).await.unwrap();
+        assert_eq!(response.status, 200, "seed {seed}: there is room again");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_and_goes_no_limit_is_passed_and_nothing_stays() {
+async fn limits_are_never_exceeded_and_all_permits_return() {
     for seed in 0..100 {
         run_local(run_seed(seed)).await;
     }

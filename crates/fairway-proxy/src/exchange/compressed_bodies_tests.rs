@@ -121,12 +121,12 @@ impl Case {
         let mut test_client =
             TestClient::send_request(&stage, self.client, "GET", &[("accept-encoding", self.coding.name())])
                 .await;
-        let mut left = match self.end {
+        let mut remaining = match self.end {
             CaseEnd::Leaves(after) | CaseEnd::Resets(after) => after,
             CaseEnd::Whole | CaseEnd::BreaksOff(_) => usize::MAX,
         };
-        while !test_client.is_over && left > 0 {
-            left -= test_client.read_at_most(self.reads.max(self.length / 20).min(left)).await;
+        while !test_client.is_over && remaining > 0 {
+            remaining -= test_client.read_at_most(self.reads.max(self.length / 20).min(remaining)).await;
         }
         if matches!(self.end, CaseEnd::Resets(_)) && self.client == Protocol::Http2 {
             test_client.send(&word(RST_STREAM, 1, CANCEL)).await;

@@ -199,11 +199,11 @@ impl TestClient {
                 self.received.body = rest.to_vec();
             }
             Some(wire::Framing::Chunked) => {
-                let whole = wire::chunked(rest).unwrap();
-                self.received.is_whole = whole.is_some();
+                let decoded = wire::chunked(rest).unwrap();
+                self.received.is_whole = decoded.is_some();
                 // As many chunks as are there.
                 let ended = [rest, b"0\r\n\r\n"].concat();
-                if let Some(body) = whole.or_else(|| wire::chunked(&ended).ok().flatten()) {
+                if let Some(body) = decoded.or_else(|| wire::chunked(&ended).ok().flatten()) {
                     (self.received.body, self.received.trailers) = (body.content, body.trailers);
                 }
             }
@@ -315,23 +315,23 @@ async fn all_pairings_of_protocols_decode_to_what_the_endpoint_sent() {
                 });
                 let accepts = [("accept-encoding", coding.name())];
                 let received = TestClient::send_request(&stage, client, "GET", &accepts).await.finish().await;
-                let what = format!("{client:?} {endpoint:?} {coding:?}");
-                assert!(received.status == 200 && received.is_whole, "{what}: {received:?}");
-                assert_eq!(received.values_of("content-encoding"), [coding.name()], "{what}");
-                assert_eq!(received.values_of("content-length"), [""; 0], "{what}");
-                assert_eq!(received.values_of("vary"), ["Origin, Accept-Encoding"], "{what}");
-                assert_eq!(received.values_of("etag"), ["W/\"a\""], "{what}");
-                assert_eq!(wire::values(&received.trailers, "x-sum"), ["b"], "{what}");
-                assert_eq!(wire::values(&received.trailers, "repr-digest"), [""; 0], "{what}");
-                assert!(received.body.len() < body.len() / 2, "{what}: {} bytes", received.body.len());
+                let context = format!("{client:?} {endpoint:?} {coding:?}");
+                assert!(received.status == 200 && received.is_whole, "{context}: {received:?}");
+                assert_eq!(received.values_of("content-encoding"), [coding.name()], "{context}");
+                assert_eq!(received.values_of("content-length"), [""; 0], "{context}");
+                assert_eq!(received.values_of("vary"), ["Origin, Accept-Encoding"], "{context}");
+                assert_eq!(received.values_of("etag"), ["W/\"a\""], "{context}");
+                assert_eq!(wire::values(&received.trailers, "x-sum"), ["b"], "{context}");
+                assert_eq!(wire::values(&received.trailers, "repr-digest"), [""; 0], "{context}");
+                assert!(received.body.len() < body.len() / 2, "{context}: {} bytes", received.body.len());
                 for (side, bytes) in [("endpoint", body.len()), ("client", received.body.len())] {
                     let labels = format!("coding=\"{}\",side=\"{side}\"", coding.name());
                     let counted = stage.metric_value(&format!("fairway_compression_bytes_total{{{labels}}}"));
-                    assert_eq!(counted, bytes as u64, "{what}: {side}");
+                    assert_eq!(counted, bytes as u64, "{context}: {side}");
                 }
-                assert!(decode(coding, &received.body) == (body, true), "{what}");
+                assert!(decode(coding, &received.body) == (body, true), "{context}");
                 run_ready_tasks().await;
-                assert_eq!(stage.check_idle(), Ok(()), "{what}");
+                assert_eq!(stage.check_idle(), Ok(()), "{context}");
             })
             .await;
         }
@@ -354,12 +354,12 @@ async fn a_response_that_breaks_off_does_not_end_well() {
                 });
                 let accepts = [("accept-encoding", coding.name())];
                 let received = TestClient::send_request(&stage, client, "GET", &accepts).await.finish().await;
-                let what = format!("{client:?} {endpoint:?} {coding:?} {has_length}");
-                assert!(!received.is_whole, "{what}: {received:?}");
+                let context = format!("{client:?} {endpoint:?} {coding:?} {has_length}");
+                assert!(!received.is_whole, "{context}: {received:?}");
                 let (decoded, is_whole) = decode(coding, &received.body);
-                assert!(!is_whole && text(50_000).starts_with(&decoded), "{what}");
+                assert!(!is_whole && text(50_000).starts_with(&decoded), "{context}");
                 run_ready_tasks().await;
-                assert_eq!(stage.check_idle(), Ok(()), "{what}");
+                assert_eq!(stage.check_idle(), Ok(()), "{context}");
             })
             .await;
         }
@@ -367,7 +367,7 @@ async fn a_response_that_breaks_off_does_not_end_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_there_arrives_when_the_endpoint_pauses() {
+async fn available_bytes_arrive_when_the_endpoint_pauses() {
     for (client, endpoint) in PAIRS {
         for coding in CODINGS {
             run_local(async {
@@ -404,12 +404,12 @@ async fn what_is_there_arrives_when_the_endpoint_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_client_does_not_read_is_not_taken_from_the_endpoint() {
+async fn the_endpoint_is_not_read_while_the_client_does_not_read() {
     for (client, endpoint) in [(Protocol::Http1, Protocol::Http1), (Protocol::Http2, Protocol::Http1)] {
         for coding in CODINGS {
             run_local(async {
-                let taken = Rc::new(Cell::new(0));
-                let count = Rc::clone(&taken);
+                let sent = Rc::new(Cell::new(0));
+                let count = Rc::clone(&sent);
                 let stage = stage(endpoint, Vec::new(), move |mut raw| {
                     let count = Rc::clone(&count);
                     async move {
@@ -429,13 +429,13 @@ async fn what_a_client_does_not_read_is_not_taken_from_the_endpoint() {
                 let accepts = [("accept-encoding", coding.name())];
                 let test_client = TestClient::send_request(&stage, client, "GET", &accepts).await;
                 sleep(Duration::from_secs(10)).await;
-                let what = format!("{client:?} {coding:?}");
-                assert!((10_000..1_000_000).contains(&taken.get()), "{what}: {} bytes", taken.get());
+                let context = format!("{client:?} {coding:?}");
+                assert!((10_000..1_000_000).contains(&sent.get()), "{context}: {} bytes", sent.get());
                 let received = test_client.finish().await;
                 let (decoded, is_whole) = decode(coding, &received.body);
                 assert!(
                     received.is_whole && is_whole && decoded.len() == 4_000_000,
-                    "{what}: it flows again"
+                    "{context}: it flows again"
                 );
             })
             .await;
@@ -507,7 +507,7 @@ const HELLO: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\nETag: \"a\"\r\n\r\nhello, hello";
 
 #[tokio::test(start_paused = true)]
-async fn others_get_the_response_as_it_came_and_caches_know() {
+async fn other_clients_get_the_original_response_with_vary() {
     let cross = [("Accept-Encoding", "gzip"), ("Sec-Fetch-Site", "cross-site"), ("Cookie", "a=b")];
     for (fields, coding) in [
         (&[][..], ""),
@@ -576,18 +576,18 @@ async fn the_head_of_a_response_to_head_is_that_of_one_to_get() {
         for client in [Protocol::Http1, Protocol::Http2] {
             let says = format!("{begin}{length}\r\n");
             let received = response_for(client, Vec::new(), "HEAD", fields, says).await;
-            let what = format!("{client:?} {fields:?} {length:?}");
+            let context = format!("{client:?} {fields:?} {length:?}");
             let found = (
                 received.values_of("content-encoding"),
                 received.values_of("content-length"),
                 received.values_of("etag"),
             );
-            assert_eq!(found, expected, "{what}");
+            assert_eq!(found, expected, "{context}");
             assert_eq!(
                 (received.values_of("vary"), received.values_of("transfer-encoding")),
                 (vec!["Accept-Encoding"], vec![])
             );
-            assert!(received.body.is_empty(), "{what}");
+            assert!(received.body.is_empty(), "{context}");
         }
     }
     for length in ["0", "9"] {
@@ -646,10 +646,10 @@ async fn pages_of_fairways_own_are_not_compressed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_endpoints_get_does_not_decide_what_the_client_takes() {
+async fn the_accept_encoding_of_endpoints_does_not_affect_the_coding_for_clients() {
     let edit = HeaderEdit { remove: vec!["accept-encoding".into()], ..HeaderEdit::default() };
-    let more = vec![RequestEdit::Headers(edit).into()];
-    let received = response_of(more, "GET", &[("Accept-Encoding", "gzip")], HELLO).await;
+    let edits = vec![RequestEdit::Headers(edit).into()];
+    let received = response_of(edits, "GET", &[("Accept-Encoding", "gzip")], HELLO).await;
     assert_eq!(received.values_of("content-encoding"), ["gzip"]);
     assert_eq!(decode(ContentCoding::Gzip, &received.body), (b"hello, hello".to_vec(), true));
 }

@@ -55,16 +55,16 @@ struct WorkingEndpoint {
     response: Cell<&'static [u8]>,
 }
 
-fn work(places: usize, time: Duration) -> &'static WorkingEndpoint {
-    let (places, time, response) = (Semaphore::new(places), Cell::new(time), Cell::new(OK_RESPONSE));
+fn work(permits: usize, time: Duration) -> &'static WorkingEndpoint {
+    let (places, time, response) = (Semaphore::new(permits), Cell::new(time), Cell::new(OK_RESPONSE));
     Box::leak(Box::new(WorkingEndpoint { permits: places, time, response }))
 }
 
 async fn working(mut stream: DuplexStream, work: &WorkingEndpoint) {
     while read_head(&mut stream).await {
-        let place = work.permits.acquire().await.unwrap();
+        let permit = work.permits.acquire().await.unwrap();
         sleep(work.time.get()).await;
-        drop(place);
+        drop(permit);
         if stream.write_all(work.response.get()).await.is_err() {
             return;
         }
@@ -87,7 +87,7 @@ struct ClientCounts {
 
 /// Clients that send requests repeatedly, and wait a little when they are refused.
 fn clients(stages: &[TestWorker; 2], count: usize) -> &'static RefCell<ClientCounts> {
-    let seen: &RefCell<ClientCounts> = Box::leak(Box::default());
+    let counts: &RefCell<ClientCounts> = Box::leak(Box::default());
     for number in 0..count {
         let mut client = stages[number % 2].client();
         spawn_local(async move {
@@ -96,12 +96,12 @@ fn clients(stages: &[TestWorker; 2], count: usize) -> &'static RefCell<ClientCou
                 let Some(answer) = client.request(GET_REQUEST).await else { return };
                 match answer.status {
                     200 => {
-                        let mut seen = seen.borrow_mut();
-                        seen.served += 1;
-                        seen.longest = seen.longest.max(began.elapsed());
+                        let mut counts = counts.borrow_mut();
+                        counts.served += 1;
+                        counts.longest = counts.longest.max(began.elapsed());
                     }
                     503 => {
-                        seen.borrow_mut().refused += 1;
+                        counts.borrow_mut().refused += 1;
                         sleep(millis(200)).await;
                     }
                     504 => return,
@@ -110,28 +110,32 @@ fn clients(stages: &[TestWorker; 2], count: usize) -> &'static RefCell<ClientCou
             }
         });
     }
-    seen
+    counts
 }
 
 /// What clients see during this time, and the lowest and highest limit.
-async fn watch(stage: &TestWorker, seen: &RefCell<ClientCounts>, time: Duration) -> (ClientCounts, u32, u32) {
-    seen.take();
+async fn watch(
+    stage: &TestWorker,
+    counts: &RefCell<ClientCounts>,
+    time: Duration,
+) -> (ClientCounts, u32, u32) {
+    counts.take();
     let (mut least, mut most) = (u32::MAX, 0);
     for _ in 0..time.as_millis() / 50 {
         sleep(millis(50)).await;
         (least, most) = (least.min(limit(stage)), most.max(limit(stage)));
     }
-    (seen.take(), least, most)
+    (counts.take(), least, most)
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_load_as_many_are_let_in_as_the_backend_answers_without_delay_and_others_are_503() {
+async fn under_load_the_capacity_of_the_backend_is_admitted_and_other_requests_are_503() {
     run_local(async {
         let work = work(10, millis(50));
         let stages = stages(adaptive(2, 1000, 0), work);
-        let seen = clients(&stages, 80);
+        let counts = clients(&stages, 80);
         sleep(seconds(5)).await;
-        let (before, least, most) = watch(&stages[0], seen, seconds(10)).await;
+        let (before, least, most) = watch(&stages[0], counts, seconds(10)).await;
         assert!(10 <= least && most <= 20, "from {least} to {most}");
         assert!((1_950..=2_010).contains(&before.served), "{} of 2000", before.served);
         assert!(before.longest <= millis(110), "{:?}", before.longest);
@@ -140,13 +144,13 @@ async fn under_load_as_many_are_let_in_as_the_backend_answers_without_delay_and_
 
         work.permits.acquire_many(5).await.unwrap().forget();
         sleep(seconds(3)).await;
-        let (weaker, least, most) = watch(&stages[0], seen, seconds(10)).await;
+        let (weaker, least, most) = watch(&stages[0], counts, seconds(10)).await;
         assert!(5 <= least && most <= 10, "from {least} to {most}");
         assert!((970..=1_010).contains(&weaker.served), "{} of 1000", weaker.served);
 
         work.permits.add_permits(5);
         sleep(seconds(3)).await;
-        let (again, least, most) = watch(&stages[0], seen, seconds(10)).await;
+        let (again, least, most) = watch(&stages[0], counts, seconds(10)).await;
         // Responses of the previous interval let a growing limit overshoot for a moment.
         assert!(10 <= least && most <= 25, "from {least} to {most}");
         assert!((1_950..=2_010).contains(&again.served), "{} of 2000", again.served);
@@ -155,17 +159,17 @@ async fn under_load_as_many_are_let_in_as_the_backend_answers_without_delay_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_that_is_slower_for_good_has_its_limit_lowered_until_that_is_known_not_to_help() {
+async fn a_permanently_slower_backend_has_its_limit_lowered_until_that_does_not_help() {
     run_local(async {
         let work = work(10, millis(50));
         let stages = stages(adaptive(2, 1000, 0), work);
-        let seen = clients(&stages, 80);
+        let counts = clients(&stages, 80);
         sleep(seconds(5)).await;
         work.time.set(millis(150));
-        let (_, least, _) = watch(&stages[0], seen, seconds(5)).await;
+        let (_, least, _) = watch(&stages[0], counts, seconds(5)).await;
         assert!(least < 9, "it fell to {least}");
         sleep(seconds(5)).await;
-        let (slower, _, most) = watch(&stages[0], seen, seconds(15)).await;
+        let (slower, _, most) = watch(&stages[0], counts, seconds(15)).await;
         assert!(most <= 20, "it came back to {most}");
         assert!((950..=1_000).contains(&slower.served), "{} of 1000", slower.served);
     })
@@ -177,11 +181,11 @@ async fn idle_clients_and_few_slow_responses_change_nothing() {
     run_local(async {
         let work = work(100, millis(20));
         let stages = stages(adaptive(10, 1000, 0), work);
-        let seen = clients(&stages, 60);
+        let counts = clients(&stages, 60);
         sleep(seconds(3)).await;
         let reached = limit(&stages[0]);
         assert!((60..=180).contains(&reached), "{reached}");
-        assert_eq!(watch(&stages[0], seen, seconds(2)).await.0.refused, 0, "all have room");
+        assert_eq!(watch(&stages[0], counts, seconds(2)).await.0.refused, 0, "all have room");
         let quiet = self::stages(adaptive(10, 1000, 0), work);
         let _seen = clients(&quiet, 4);
         for (time, minutes) in [(100, 1), (3_000, 5)] {
@@ -194,12 +198,12 @@ async fn idle_clients_and_few_slow_responses_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_wait_for_the_limit_where_they_may_and_nobody_is_refused() {
+async fn requests_wait_for_the_adaptive_limit_and_none_is_refused() {
     run_local(async {
         let work = work(10, millis(50));
         let stages = stages(adaptive(5, 1000, 100), work);
-        let seen = clients(&stages, 60);
-        let (seen, _, most) = watch(&stages[0], seen, seconds(20)).await;
+        let counts = clients(&stages, 60);
+        let (seen, _, most) = watch(&stages[0], counts, seconds(20)).await;
         assert_eq!(seen.refused, 0);
         assert!(seen.served > 3_800 && most <= 20, "{} of 4000, limit {most}", seen.served);
     })
@@ -242,7 +246,7 @@ async fn a_response_that_has_begun_does_not_count_however_long_it_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_of_the_backend_say_nothing_however_fast_they_are() {
+async fn errors_of_the_backend_do_not_move_the_limit() {
     run_local(async {
         let work = work(1_000, millis(50));
         work.response.set(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
@@ -266,14 +270,14 @@ async fn run_impatient_clients(stage: &TestWorker, count: usize, after: Duration
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_left_after_waiting_too_long_lower_the_limit_and_those_that_left_at_once_do_not() {
+async fn clients_that_leave_after_a_long_wait_lower_the_limit_and_others_do_not() {
     run_local(async {
         let work = work(100, millis(20));
         let stages = stages(adaptive(4, 1000, 0), work);
-        let seen = clients(&stages, 30);
+        let counts = clients(&stages, 30);
         sleep(seconds(3)).await;
         let reached = limit(&stages[0]);
-        assert!(reached >= 30 && seen.borrow().served > 1_000, "{reached}");
+        assert!(reached >= 30 && counts.borrow().served > 1_000, "{reached}");
         work.time.set(seconds(1_000));
         run_impatient_clients(&stages[0], 100, millis(5)).await;
         assert_eq!(limit(&stages[0]), reached);

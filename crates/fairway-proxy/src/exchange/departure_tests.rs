@@ -135,7 +135,7 @@ async fn check_departure(wait: Wait, request: &[u8], how: Leaving) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exchange_whose_client_leaves_ends_at_once_whatever_it_waits_for() {
+async fn an_exchange_ends_at_once_when_its_client_leaves() {
     for wait in WAITS.into_iter().filter(|wait| *wait != Wait::RoomForTheBody) {
         for how in [Leaving::Closes, Leaving::EndsItsDirection, Leaving::BehindPipelinedRequests] {
             for request in [GET_REQUEST, POST.as_bytes()] {
@@ -149,7 +149,7 @@ async fn an_exchange_whose_client_leaves_ends_at_once_whatever_it_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_while_the_endpoint_takes_no_more_of_its_body_is_gone() {
+async fn a_client_that_leaves_while_the_endpoint_does_not_read_is_detected() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n";
     // More than the pipe to the endpoint and the proxy hold, but less than with the pipe from the client.
     let request = [head.as_bytes(), &[b'b'; 120_000]].concat();
@@ -171,7 +171,7 @@ async fn without_a_window(mut raw: Raw) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_while_the_window_of_the_endpoint_is_closed_is_gone() {
+async fn a_client_that_leaves_while_the_endpoints_window_is_closed_is_detected() {
     let text = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n";
     let of_http1 = [&text[..], &[b'b'; 10_000]].concat();
     // `POST http://a/`: fields of the static table, and a literal that enters no table (RFC 7541 §6).
@@ -192,8 +192,11 @@ async fn a_client_that_leaves_while_the_window_of_the_endpoint_is_closed_is_gone
             sleep(Duration::from_millis(5)).await;
             assert!(stage.has_metric_line("fairway_faults_total{reason=\"client_gone\"} 1"));
             assert_eq!(stage.metric_value("fairway_connections_open"), 0);
-            let cancelled =
-                sent_frames.borrow().iter().filter(|one| (one.0, one.2) == (RST_STREAM, CANCEL)).count();
+            let cancelled = sent_frames
+                .borrow()
+                .iter()
+                .filter(|frame| (frame.0, frame.2) == (RST_STREAM, CANCEL))
+                .count();
             assert_eq!(cancelled, 1);
             assert_eq!(stage.check_idle(), Ok(()));
         })
@@ -239,7 +242,7 @@ async fn dropped_after(polls: usize, wait: Wait) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_dropped_leaves_the_endpoints_as_good_as_new() {
+async fn dropped_exchanges_do_not_affect_endpoints() {
     run_local(async {
         let stage = TestWorker::new(2, |_, _| {}, |_| ScriptedConnect::served_by(serve_ok));
         for polls in 0..10 {

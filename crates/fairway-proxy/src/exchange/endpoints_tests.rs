@@ -44,7 +44,7 @@ enum Behaviour {
 type SharedLog = Rc<RefCell<EndpointLog>>;
 
 /// Serves a connection.
-async fn serve(mut stream: DuplexStream, seen: SharedLog, does: impl Fn(&str) -> Behaviour) {
+async fn serve(mut stream: DuplexStream, log: SharedLog, does: impl Fn(&str) -> Behaviour) {
     let mut codec = Server::new(Config::default(), 0);
     let (mut head, mut input) = (Head::new(), Vec::new());
     let mut ready: Vec<(u32, Behaviour, Vec<u8>)> = Vec::new();
@@ -59,9 +59,9 @@ async fn serve(mut stream: DuplexStream, seen: SharedLog, does: impl Fn(&str) ->
                     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
                     let path = text(head.target());
                     let (method, te) = (text(head.method_bytes()), head.named(b"te").map(text));
-                    let mut seen = seen.borrow_mut();
-                    seen.requests.push((method, path.clone(), te));
-                    seen.most_at_once = seen.most_at_once.max(codec.open_streams());
+                    let mut log = log.borrow_mut();
+                    log.requests.push((method, path.clone(), te));
+                    log.most_at_once = log.most_at_once.max(codec.open_streams());
                     if end {
                         ready.push((stream, does(&path), path.into_bytes()));
                     } else {
@@ -71,15 +71,15 @@ async fn serve(mut stream: DuplexStream, seen: SharedLog, does: impl Fn(&str) ->
                     }
                 }
                 Event::Data { stream, bytes, end } => {
-                    seen.borrow_mut().bodies.extend_from_slice(bytes);
+                    log.borrow_mut().bodies.extend_from_slice(bytes);
                     codec.consume(stream, bytes.len() as u32);
-                    if end && let Some(one) = ready.iter_mut().find(|one| one.0 == stream) {
+                    if end && let Some(one) = ready.iter_mut().find(|entry| entry.0 == stream) {
                         one.1 = does(std::str::from_utf8(&one.2).unwrap());
                     }
                 }
                 Event::Reset { stream, code, .. } => {
-                    seen.borrow_mut().resets.push(code);
-                    ready.retain(|one| one.0 != stream);
+                    log.borrow_mut().resets.push(code);
+                    ready.retain(|entry| entry.0 != stream);
                     codec.release(stream);
                 }
                 Event::Closed(fault) => panic!("the proxy broke a rule: {fault:?}"),
@@ -133,15 +133,15 @@ impl Behaviour {
 
 /// A stage whose endpoints behave like this, by connection number and path.
 fn stage(endpoints: usize, does: impl Fn(usize, &str) -> Behaviour + 'static) -> (TestWorker, SharedLog) {
-    let seen = SharedLog::default();
-    let (shared, does, count) = (Rc::clone(&seen), Rc::new(does), Rc::new(RefCell::new(0)));
+    let log = SharedLog::default();
+    let (shared, does, count) = (Rc::clone(&log), Rc::new(does), Rc::new(RefCell::new(0)));
     let stage = TestWorker::with_protocol(BackendProtocol::H2c, endpoints, move |_| {
         let (seen, does) = (Rc::clone(&shared), Rc::clone(&does));
         *count.borrow_mut() += 1;
         let number = *count.borrow();
         ScriptedConnect::served_by(move |stream| serve(stream, seen, move |path| does(number, path)))
     });
-    (stage, seen)
+    (stage, log)
 }
 
 fn get(path: &str) -> String {
@@ -162,9 +162,9 @@ async fn requests_and_bodies_and_trailers_pass() {
             .send("POST /two HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 5\r\n\r\nhello")
             .await;
         assert!(client.response_text().await.contains("/two"));
-        let seen = seen.borrow();
-        assert_eq!(seen.bodies, b"hello");
-        let te = |at: usize| seen.requests[at].2.as_deref();
+        let log = seen.borrow();
+        assert_eq!(log.bodies, b"hello");
+        let te = |at: usize| log.requests[at].2.as_deref();
         assert_eq!((te(0), te(1)), (None, Some("trailers")), "only gRPC is told that trailers are welcome");
         assert_eq!(stage.connects().len(), 1, "one connection carries both");
     })
@@ -172,7 +172,7 @@ async fn requests_and_bodies_and_trailers_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_at_once_share_connections_of_a_hundred() {
+async fn many_concurrent_requests_share_connections_of_a_hundred_streams() {
     run_local(async {
         let (stage, seen) = stage(1, |_, _| Behaviour::Answer);
         let mut clients = JoinSet::new();
@@ -212,15 +212,15 @@ async fn send_concurrently(stage: &TestWorker, count: u32) -> Vec<(u16, Duration
 #[tokio::test(start_paused = true)]
 async fn all_that_wait_for_a_silent_endpoint_go_to_another_one_when_its_connect_is_late() {
     run_local(async {
-        let seen = SharedLog::default();
+        let log = SharedLog::default();
         let script = {
-            let seen = Rc::clone(&seen);
+            let log = Rc::clone(&log);
             move |to: SocketAddr| {
-                let seen = Rc::clone(&seen);
+                let log = Rc::clone(&log);
                 match to == endpoint(0) {
                     true => ScriptedConnect::Silence,
                     false => {
-                        ScriptedConnect::served_by(move |stream| serve(stream, seen, |_| Behaviour::Answer))
+                        ScriptedConnect::served_by(move |stream| serve(stream, log, |_| Behaviour::Answer))
                     }
                 }
             }
@@ -230,7 +230,7 @@ async fn all_that_wait_for_a_silent_endpoint_go_to_another_one_when_its_connect_
             assert_eq!(status, 200);
             assert!(took <= Duration::from_millis(270), "{took:?}");
         }
-        assert_eq!(seen.borrow().requests.len(), 150, "each was sent once");
+        assert_eq!(log.borrow().requests.len(), 150, "each was sent once");
         sleep(Duration::from_secs(2)).await;
         assert_eq!(stage.check_idle(), Ok(()));
     })
@@ -270,15 +270,15 @@ async fn all_that_wait_for_the_only_endpoint_have_the_time_of_its_connects_toget
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_exchange_has_just_sent_is_no_silence_of_the_endpoint() {
+async fn data_just_sent_by_another_exchange_is_no_silence_of_the_endpoint() {
     run_local(async {
         let (owed, seen) = (UnacknowledgedFor::default(), SharedLog::default());
         let script = {
             let (owed, seen) = (Rc::clone(&owed), Rc::clone(&seen));
             move |_| {
-                let seen = Rc::clone(&seen);
+                let log = Rc::clone(&seen);
                 let does = |path: &str| if path == "/slow" { Behaviour::Nothing } else { Behaviour::Answer };
-                ScriptedConnect::unacknowledging(&owed, move |stream| serve(stream, seen, does))
+                ScriptedConnect::unacknowledging(&owed, move |stream| serve(stream, log, does))
             }
         };
         let stage = TestWorker::with_protocol(BackendProtocol::H2c, 1, script);
@@ -333,7 +333,7 @@ async fn a_shared_connection_that_went_dead_is_given_up_however_often_it_is_writ
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_endpoint_has_not_acted_on_is_sent_to_another_one_be_it_a_post() {
+async fn a_request_refused_by_an_endpoint_goes_to_another_one_even_a_post() {
     for refusal in [Behaviour::Reset(Code::Refused), Behaviour::GoAway] {
         run_local(async {
             let (stage, seen) =
@@ -423,7 +423,7 @@ async fn a_client_that_leaves_cancels_its_stream_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_says_nothing_is_timed_out_as_with_http1() {
+async fn a_silent_http2_endpoint_times_out_as_with_http1() {
     run_local(async {
         let (stage, seen) = stage(1, |_, _| Behaviour::Nothing);
         let response = spawn_local({

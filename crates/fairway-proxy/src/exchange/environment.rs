@@ -112,11 +112,11 @@ pub(super) fn rule_deadline(rule: &CompiledRule, began: Instant) -> Option<Insta
 
 /// The earlier of two optional values.
 #[inline]
-pub(super) fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
+pub(super) fn earlier<T: Ord>(left: Option<T>, right: Option<T>) -> Option<T> {
+    match (left, right) {
+        (Some(one), Some(right)) => Some(one.min(right)),
         (one, None) => one,
-        (None, other) => other,
+        (None, right) => right,
     }
 }
 
@@ -220,8 +220,8 @@ impl<'a, N: Network> Environment<'a, N> {
 
     /// Arms the timer for the next step: `step_timeout` from `since`, but not beyond the deadline.
     pub(super) fn arm(&self, deadline: &mut Deadline, since: Instant, step_timeout: Duration) {
-        let left = self.nearest_deadline().map(|limit| limit.saturating_duration_since(since));
-        deadline.set(since, left.map_or(step_timeout, |left| left.min(step_timeout)));
+        let time_left = self.nearest_deadline().map(|limit| limit.saturating_duration_since(since));
+        deadline.set(since, time_left.map_or(step_timeout, |left| left.min(step_timeout)));
     }
 
     /// Whether the deadline of the exchange or the attempt has passed.

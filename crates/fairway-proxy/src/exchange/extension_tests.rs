@@ -87,7 +87,7 @@ async fn serving(mut stream: DuplexStream, reply: RespondFn, messages: Messages)
             return;
         }
         let mut responses = Vec::new();
-        let seen = |message: &[u8]| {
+        let respond = |message: &[u8]| {
             let request = ProcessingRequest::decode(message).unwrap();
             if let Some(response) = request.request.as_ref().and_then(|request| reply(request)) {
                 responses.extend(encode(&ProcessingResponse {
@@ -98,7 +98,7 @@ async fn serving(mut stream: DuplexStream, reply: RespondFn, messages: Messages)
             messages.borrow_mut().push(request);
             true
         };
-        frames.feed(&chunk, seen).unwrap();
+        frames.feed(&chunk, respond).unwrap();
         if !responses.is_empty() {
             let framed = [format!("{:x}\r\n", responses.len()).as_bytes(), &responses, b"\r\n"].concat();
             if stream.write_all(&framed).await.is_err() {
@@ -257,11 +257,11 @@ async fn bodies_in_both_directions_are_replaced() {
             let reply = client.response_text().await;
             assert!(reply.starts_with("HTTP/1.1 200 "), "{mode:?}: {reply}");
             run_ready_tasks().await;
-            let seen = seen.borrow();
+            let received = seen.borrow();
             // The script of the endpoint reads no chunks.
             if mode != BodyMode::Streamed {
-                assert_eq!(seen.len(), 1, "{mode:?}");
-                assert!(seen[0].1.ends_with("\r\n\r\nother body"), "{mode:?}: {}", seen[0].1);
+                assert_eq!(received.len(), 1, "{mode:?}");
+                assert!(received[0].1.ends_with("\r\n\r\nother body"), "{mode:?}: {}", received[0].1);
             }
         })
         .await;
@@ -269,7 +269,7 @@ async fn bodies_in_both_directions_are_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_answers_in_the_place_of_the_endpoint() {
+async fn a_service_responds_in_place_of_the_endpoint() {
     run_local(async {
         let Scene { stage, received: seen, .. } = scene(extension(headers(), headers()), ok(), |_| {
             Some(processing_response::Response::ImmediateResponse(ImmediateResponse {
@@ -291,7 +291,7 @@ async fn a_service_answers_in_the_place_of_the_endpoint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_does_not_answer_closes_or_is_passed_by_as_the_policy_says() {
+async fn a_silent_service_closes_or_is_bypassed_as_the_policy_says() {
     for (failure_mode_allow, status) in [(false, 500), (true, 200)] {
         run_local(async {
             let extension = Extension { failure_mode_allow, ..extension(headers(), headers()) };
@@ -306,7 +306,7 @@ async fn a_service_that_does_not_answer_closes_or_is_passed_by_as_the_policy_say
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_takes_the_stream_and_the_exchange_within_with_it() {
+async fn a_leaving_client_ends_the_stream_and_the_inner_exchange() {
     run_local(async {
         let slow =
             Extension { message_timeout: Duration::from_secs(3600), ..extension(headers(), headers()) };

@@ -175,9 +175,9 @@ fn prepare<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
     if let Some(fields) = &env.rule().steps().forwarding.fields {
         filter::set_on_request(fields, env.sources(), buffers);
     }
-    let chosen = &env.rule().steps().forwarding.conditional_headers;
-    if !chosen.is_empty() {
-        filter::set_chosen_on_request(chosen, env.sources(), buffers);
+    let conditional = &env.rule().steps().forwarding.conditional_headers;
+    if !conditional.is_empty() {
+        filter::set_chosen_on_request(conditional, env.sources(), buffers);
     }
 }
 
@@ -203,8 +203,8 @@ fn try_endpoints<'e, N: Network, D: Downstream>(
                 let after = attempts.now.saturating_duration_since(began).into();
                 exchange.buffers.extras.record_attempt_start(after);
             }
-            let chosen = attempts.pick(exchange)?;
-            let connection = match race::connect(exchange, &mut attempts, chosen).await {
+            let picked = attempts.pick(exchange)?;
+            let connection = match race::connect(exchange, &mut attempts, picked).await {
                 Ok(connection) => connection,
                 Err(failure) => {
                     attempts.prepare_retry(exchange, &failure)?;

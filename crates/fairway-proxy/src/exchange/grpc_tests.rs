@@ -27,7 +27,7 @@ const TRAILERS: &[u8] = b"\x80\0\0\0\x24grpc-status: 0\r\ngrpc-message: fine\r\n
 type ReceivedRequests = Rc<RefCell<Vec<(String, Vec<u8>)>>>;
 
 /// Repeatedly reads a complete request, then sends this.
-async fn answering(mut stream: DuplexStream, response: Vec<u8>, seen: ReceivedRequests) {
+async fn answering(mut stream: DuplexStream, response: Vec<u8>, received: ReceivedRequests) {
     let mut bytes = Vec::new();
     loop {
         let (head, body, used) = loop {
@@ -39,7 +39,7 @@ async fn answering(mut stream: DuplexStream, response: Vec<u8>, seen: ReceivedRe
             }
         };
         bytes.drain(..used);
-        seen.borrow_mut().push((head, body));
+        received.borrow_mut().push((head, body));
         if stream.write_all(&response).await.is_err() {
             return;
         }
@@ -61,13 +61,13 @@ fn request(bytes: &[u8]) -> Option<(String, Vec<u8>, usize)> {
 }
 
 fn stage(filters: Vec<Phases>, response: &[u8]) -> (TestWorker, ReceivedRequests) {
-    let seen = ReceivedRequests::default();
-    let (response, theirs) = (response.to_vec(), Rc::clone(&seen));
+    let received = ReceivedRequests::default();
+    let (response, theirs) = (response.to_vec(), Rc::clone(&received));
     let script = move |_| {
         let (response, seen) = (response.clone(), Rc::clone(&theirs));
         ScriptedConnect::served_by(move |stream| answering(stream, response, seen))
     };
-    (TestWorker::with_phases(1, filters, script), seen)
+    (TestWorker::with_phases(1, filters, script), received)
 }
 
 fn web_request(content_type: &str, fields: &str, body: &[u8]) -> Vec<u8> {
@@ -88,8 +88,8 @@ async fn send_request(client: &mut Client, request: impl AsRef<[u8]>) -> (String
             assert_eq!(used, bytes.len());
             return (head, body);
         }
-        let more = client.stream.read_buf(&mut bytes).await.unwrap();
-        assert!(more > 0, "an answer: {:?}", String::from_utf8_lossy(&bytes));
+        let count = client.stream.read_buf(&mut bytes).await.unwrap();
+        assert!(count > 0, "an answer: {:?}", String::from_utf8_lossy(&bytes));
     }
 }
 
@@ -169,7 +169,7 @@ async fn text_is_decoded_wherever_it_is_split() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_messages_has_its_status_in_the_body() {
+async fn a_response_without_messages_has_its_status_in_the_body() {
     run_local(async {
         let response = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nGrpc-Status: 12\r\nX-A: b\r\nContent-Length: 0\r\n\r\n";
         let (stage, _) = stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], response);
@@ -194,16 +194,16 @@ async fn without_the_filter_the_endpoint_speaks_grpc_web_itself() {
             (field(&head, "Content-Type"), &body[..]),
             (Some("application/grpc-web-text"), &b"AAAA"[..])
         );
-        let seen = seen.borrow();
-        assert_eq!(seen[0].1, TEXT.as_bytes());
-        let value_of = |name| field(&seen[0].0, name);
-        assert_eq!((value_of("X-Grpc-Web"), value_of("TE")), (Some("1"), None), "{}", seen[0].0);
+        let received = seen.borrow();
+        assert_eq!(received[0].1, TEXT.as_bytes());
+        let value_of = |name| field(&received[0].0, name);
+        assert_eq!((value_of("X-Grpc-Web"), value_of("TE")), (Some("1"), None), "{}", received[0].0);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_base64_and_what_is_no_grpc_answer() {
+async fn invalid_base64_and_other_responses_are_refused() {
     run_local(async {
         let (stage, seen) =
             stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], NOT_FOUND);
@@ -232,7 +232,7 @@ async fn what_is_no_base64_and_what_is_no_grpc_answer() {
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nplain";
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_late_ends_between_messages_and_breaks_off_within_one() {
+async fn a_late_response_ends_between_messages_or_is_truncated_within_one() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
     let late = b"\x80\0\0\0\x31grpc-status: 4\r\ngrpc-message: deadline_exceeded\r\n";
     for (content_type, chunk, expected) in [
@@ -254,8 +254,8 @@ async fn an_answer_that_is_late_ends_between_messages_and_breaks_off_within_one(
             let began = Instant::now();
             let bytes = client.read_to_end().await;
             assert_eq!(began.elapsed().as_millis() / 10, 50);
-            let whole = request(&bytes).map(|(_, body, _)| body);
-            assert_eq!(whole, expected, "{content_type} {}", chunk.len());
+            let full_body = request(&bytes).map(|(_, body, _)| body);
+            assert_eq!(full_body, expected, "{content_type} {}", chunk.len());
             let counted = stage.metric_value("fairway_grpc_calls_total{status=\"DEADLINE_EXCEEDED\"}");
             assert_eq!(counted, u64::from(expected.is_some()), "what was told");
             assert_eq!(stage.metric_value("fairway_faults_total{reason=\"deadline_exceeded\"}"), 1);
@@ -298,7 +298,7 @@ async fn a_rule_tells_its_refusals_in_the_clients_dialect_and_pages_are_for_peop
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_serves_is_told_too() {
+async fn unserved_calls_get_a_grpc_web_status() {
     run_local(async {
         let (stage, _) = stage(Vec::new(), OK_RESPONSE);
         let request = "TRACE / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\r\n";
@@ -310,7 +310,7 @@ async fn what_nobody_serves_is_told_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_answer_in_text_arrives_whole_and_slowly_taken() {
+async fn a_large_text_response_arrives_completely_at_a_slow_client() {
     run_local(async {
         let message = vec![7; 300_000];
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();

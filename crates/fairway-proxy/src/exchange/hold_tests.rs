@@ -37,7 +37,7 @@ fn holding() -> Phases {
 type ReceivedRequests = Rc<RefCell<Vec<(String, Vec<u8>)>>>;
 
 /// Reads complete requests and responds to each, except that the first `fails` ones fail.
-async fn serve_failing(mut stream: DuplexStream, seen: ReceivedRequests, fails: Rc<Cell<usize>>) {
+async fn serve_failing(mut stream: DuplexStream, received: ReceivedRequests, fails: Rc<Cell<usize>>) {
     let mut bytes = Vec::new();
     loop {
         if let Some(head) = wire::head(&bytes).unwrap() {
@@ -53,7 +53,7 @@ async fn serve_failing(mut stream: DuplexStream, seen: ReceivedRequests, fails: 
             if let Some((body, length)) = body {
                 let text = String::from_utf8_lossy(&bytes[..head.length]).to_lowercase();
                 let end = head.length + length;
-                seen.borrow_mut().push((text, body));
+                received.borrow_mut().push((text, body));
                 if fails.get() > 0 {
                     fails.set(fails.get() - 1);
                     return;
@@ -71,13 +71,13 @@ async fn serve_failing(mut stream: DuplexStream, seen: ReceivedRequests, fails: 
 
 /// A stage whose rule buffers bodies; the first `failures` requests to any endpoint fail.
 fn stage(endpoints: usize, failures: usize) -> (TestWorker, ReceivedRequests) {
-    let seen = ReceivedRequests::default();
-    let (seen_by_endpoint, fails) = (Rc::clone(&seen), Rc::new(Cell::new(failures)));
+    let received = ReceivedRequests::default();
+    let (seen_by_endpoint, fails) = (Rc::clone(&received), Rc::new(Cell::new(failures)));
     let script = move |_: SocketAddr| {
         let (seen_by_endpoint, fails) = (Rc::clone(&seen_by_endpoint), Rc::clone(&fails));
         ScriptedConnect::served_by(move |stream| serve_failing(stream, seen_by_endpoint, fails))
     };
-    (TestWorker::with_phases(endpoints, vec![holding()], script), seen)
+    (TestWorker::with_phases(endpoints, vec![holding()], script), received)
 }
 
 fn body(length: usize) -> Vec<u8> {
@@ -114,7 +114,7 @@ async fn assert_nothing_buffered(stage: &TestWorker, client: Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_is_asked_when_the_body_is_whole_and_gets_all_of_it_with_its_length() {
+async fn an_endpoint_gets_the_complete_body_with_its_length() {
     run_local(async {
         let (stage, seen) = stage(1, 0);
         let mut client = stage.client();
@@ -143,7 +143,7 @@ async fn an_endpoint_is_asked_when_the_body_is_whole_and_gets_all_of_it_with_its
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_comes_in_any_pieces_is_the_same() {
+async fn a_body_is_the_same_for_any_split() {
     run_local(async {
         let (stage, seen) = stage(1, 0);
         let mut random = Rng::with_seed(36);
@@ -176,16 +176,16 @@ async fn another_endpoint_gets_all_of_it_again() {
         let (stage, seen) = stage(3, 2);
         let (mut client, body) = (stage.client(), body(200_000));
         assert_eq!(client.request(request("PUT", &body, true)).await.unwrap().status, 200);
-        let seen = seen.take();
-        assert_eq!(seen.len(), 3, "far more than is held of a body that streams");
-        assert!(seen.iter().all(|(_, received_body)| *received_body == body));
+        let received = seen.take();
+        assert_eq!(received.len(), 3, "far more than is held of a body that streams");
+        assert!(received.iter().all(|(_, received_body)| *received_body == body));
         assert_nothing_buffered(&stage, client).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_written_already_is_sent_once_where_it_must_not_be_sent_twice() {
+async fn a_written_body_is_not_sent_twice_if_that_is_unsafe() {
     run_local(async {
         let (stage, seen) = stage(3, 2);
         let (mut client, body) = (stage.client(), body(2000));
@@ -197,7 +197,7 @@ async fn a_body_that_is_written_already_is_sent_once_where_it_must_not_be_sent_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_too_large_is_refused_before_any_endpoint_is_asked() {
+async fn an_oversized_body_is_refused_before_any_endpoint_is_chosen() {
     run_local(async {
         let (stage, _) = stage(1, 0);
         for chunked in [false, true] {
@@ -215,16 +215,16 @@ async fn a_body_that_is_too_large_is_refused_before_any_endpoint_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disk_that_is_full_refuses_what_has_no_room_in_memory_and_nothing_else() {
+async fn a_full_disk_refuses_only_bodies_that_do_not_fit_into_memory() {
     run_local(async {
         let (stage, seen) = stage(1, 0);
         // The data after the last full extent stays in memory.
         let on_disk = (MAX_BODY_BYTES - MEMORY_BYTES as usize) / EXTENT_BYTES * EXTENT_BYTES;
         let count = usize::try_from(MAX_DISK_BYTES).unwrap() / on_disk + 1;
         let mut clients: Vec<Client> = (0..count).map(|_| stage.client()).collect();
-        let whole = request("POST", &body(MAX_BODY_BYTES), false);
+        let request_bytes = request("POST", &body(MAX_BODY_BYTES), false);
         for client in &mut clients {
-            client.send(&whole[..whole.len() - 1]).await;
+            client.send(&request_bytes[..request_bytes.len() - 1]).await;
             sleep(Duration::from_secs(1)).await;
         }
         let refused = clients.last_mut().unwrap().response_text().await.to_lowercase();
@@ -233,7 +233,7 @@ async fn a_disk_that_is_full_refuses_what_has_no_room_in_memory_and_nothing_else
         let small = stage.client().request(request("POST", &body(MEMORY_BYTES as usize), true)).await;
         assert_eq!(small.unwrap().status, 200);
         for client in clients.iter_mut().rev().skip(1) {
-            client.send(&whole[whole.len() - 1..]).await;
+            client.send(&request_bytes[request_bytes.len() - 1..]).await;
             assert_eq!(client.response().await.unwrap().status, 200);
         }
         assert_eq!(seen.borrow().len(), count);
@@ -248,15 +248,15 @@ async fn a_disk_that_is_full_refuses_what_has_no_room_in_memory_and_nothing_else
 async fn a_client_that_leaves_or_stays_silent_reaches_no_endpoint() {
     run_local(async {
         let (stage, _) = stage(1, 0);
-        let whole = request("POST", &body(100_000), false);
+        let request_bytes = request("POST", &body(100_000), false);
         for sent in [80, 1080, 40_000, 99_999] {
             let mut client = stage.client();
-            client.send(&whole[..sent]).await;
+            client.send(&request_bytes[..sent]).await;
             sleep(Duration::from_millis(20)).await;
             drop(client);
         }
         let mut silent = stage.client();
-        silent.send(&whole[..50_000]).await;
+        silent.send(&request_bytes[..50_000]).await;
         assert_eq!(silent.response().await.unwrap().status, 408, "after body_idle");
         assert_eq!(stage.connects(), []);
         assert_nothing_buffered(&stage, silent).await;
@@ -265,7 +265,7 @@ async fn a_client_that_leaves_or_stays_silent_reaches_no_endpoint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_waits_for_a_word_gets_it_at_once_and_once() {
+async fn an_expecting_client_gets_one_100_continue_at_once() {
     run_local(async {
         let (stage, seen) = stage(2, 1);
         let mut client = stage.client();
@@ -276,15 +276,18 @@ async fn a_client_that_waits_for_a_word_gets_it_at_once_and_once() {
         assert_eq!(stage.connects(), []);
         client.send(&body(2000)).await;
         assert_eq!(client.response().await.unwrap().status, 200);
-        let seen = seen.take();
-        assert!(seen.len() == 2 && seen.iter().all(|(head, _)| !head.contains("expect")), "{seen:?}");
+        let received = seen.take();
+        assert!(
+            received.len() == 2 && received.iter().all(|(head, _)| !head.contains("expect")),
+            "{received:?}"
+        );
         assert_nothing_buffered(&stage, client).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_held_any_more_while_the_answer_is_taken() {
+async fn nothing_is_buffered_while_the_response_is_read() {
     run_local(async {
         // It responds before it has read everything, and then continues to read or stops.
         for goes_on in [true, false] {
@@ -361,12 +364,12 @@ async fn a_body_of_http2_without_a_length_gets_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_are_those_that_there_are_when_the_body_is_whole() {
+async fn the_current_endpoints_count_when_the_body_is_complete() {
     run_local(async {
         let (stage, seen) = stage(1, 0);
-        let whole = request("POST", &body(5000), false);
+        let request_bytes = request("POST", &body(5000), false);
         let mut client = stage.client();
-        client.send(&whole[..3000]).await;
+        client.send(&request_bytes[..3000]).await;
         sleep(Duration::from_secs(1)).await;
         let mut config = crate::testing::config_with_phases(1, vec![holding()]);
         let backend = config.backends.values().next().unwrap();
@@ -374,7 +377,7 @@ async fn endpoints_are_those_that_there_are_when_the_body_is_whole() {
         let backend = fairway_model::Backend { endpoints, ..fairway_model::Backend::clone(backend) };
         config.backends.insert(backend.key.clone(), std::sync::Arc::new(backend));
         stage.publish(&config);
-        client.send(&whole[3000..]).await;
+        client.send(&request_bytes[3000..]).await;
         assert_eq!(client.response().await.unwrap().status, 200);
         assert_eq!(seen.borrow().len(), 1);
         assert_eq!(stage.connects().last().unwrap().1, endpoint(50));

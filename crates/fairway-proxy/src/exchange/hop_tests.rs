@@ -42,7 +42,7 @@ enum ResponseMode {
     Late(usize),
 }
 
-async fn serve(mut stream: DuplexStream, number: usize, seen: SharedLog, responses: ResponseMode) {
+async fn serve(mut stream: DuplexStream, number: usize, log: SharedLog, responses: ResponseMode) {
     let timeouts = Timeouts { silence: 3_600_000_000, ..Timeouts::default() };
     let mut codec = Server::new(Config { timeouts, ..Config::default() }, 0);
     let (mut head, mut input) = (Head::new(), Vec::new());
@@ -50,12 +50,12 @@ async fn serve(mut stream: DuplexStream, number: usize, seen: SharedLog, respons
     loop {
         let mut used = 0;
         loop {
-            record_pings(&input[used..], &seen);
+            record_pings(&input[used..], &log);
             let (count, event) = codec.receive(0, &input[used..], &mut head);
             used += count;
             match event {
                 Event::Head { stream, .. } => {
-                    seen.borrow_mut().requests.push(number);
+                    log.borrow_mut().requests.push(number);
                     if matches!(responses, ResponseMode::Never) {
                         continue;
                     }
@@ -77,8 +77,8 @@ async fn serve(mut stream: DuplexStream, number: usize, seen: SharedLog, respons
                     }
                 }
                 Event::Reset { stream, code, .. } => {
-                    seen.borrow_mut().resets.push(code);
-                    late.retain(|one| one.0 != stream);
+                    log.borrow_mut().resets.push(code);
+                    late.retain(|index| index.0 != stream);
                     codec.release(stream);
                 }
                 Event::NeedMore | Event::Wait(_) | Event::Closed(_) => break,
@@ -95,7 +95,7 @@ async fn serve(mut stream: DuplexStream, number: usize, seen: SharedLog, respons
             false
         });
         let pending = codec.pending().to_vec();
-        if !seen.borrow().is_dumb {
+        if !log.borrow().is_dumb {
             if stream.write_all(&pending).await.is_err() {
                 return;
             }
@@ -108,15 +108,15 @@ async fn serve(mut stream: DuplexStream, number: usize, seen: SharedLog, respons
 }
 
 /// Notes PINGs that are not acknowledgements: each arrives in a read of its own, or after other frames.
-fn record_pings(mut input: &[u8], seen: &SharedLog) {
+fn record_pings(mut input: &[u8], log: &SharedLog) {
     if input.starts_with(b"PRI") {
         input = &input[24..];
     }
     while let Some(header) = input.first_chunk::<9>() {
         let length = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
         let Some(rest) = input.get(9 + length..) else { return };
-        if header[3] == 6 && header[4] == 0 && seen.borrow().pings.last() != Some(&Instant::now()) {
-            seen.borrow_mut().pings.push(Instant::now());
+        if header[3] == 6 && header[4] == 0 && log.borrow().pings.last() != Some(&Instant::now()) {
+            log.borrow_mut().pings.push(Instant::now());
         }
         input = rest;
     }
@@ -153,7 +153,7 @@ async fn pass_time(stage: &TestWorker, seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_ten_seconds_of_silence_a_connection_is_asked_before_it_gets_a_request() {
+async fn after_ten_seconds_of_silence_a_connection_is_checked_before_a_request() {
     run_local(async {
         let (stage, seen) = stage(ResponseMode::AtOnce);
         let mut client = stage.client();
@@ -171,7 +171,7 @@ async fn after_ten_seconds_of_silence_a_connection_is_asked_before_it_gets_a_req
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_does_not_answer_is_left_for_a_new_one_before_anything_is_sent() {
+async fn an_unresponsive_connection_is_replaced_before_anything_is_sent() {
     run_local(async {
         let (stage, seen) = stage(ResponseMode::AtOnce);
         let mut client = stage.client();
@@ -193,7 +193,7 @@ async fn one_that_does_not_answer_is_left_for_a_new_one_before_anything_is_sent(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_stream_is_asked_about_no_more_often_than_servers_of_grpc_take() {
+async fn a_silent_stream_is_pinged_no_more_often_than_grpc_servers_allow() {
     run_local(async {
         let (stage, seen) = patient(ResponseMode::Head);
         let mut client = stage.client();
@@ -222,7 +222,7 @@ async fn a_connection_is_let_go_before_servers_do() {
             assert_eq!(client.request(GET).await.unwrap().status, 200);
         }
         let requests_with =
-            |number: usize| seen.borrow().requests.iter().filter(|one| **one == number).count();
+            |number: usize| seen.borrow().requests.iter().filter(|index| **index == number).count();
         assert_eq!((requests_with(1), requests_with(2), requests_with(3)), (900, 900, 200));
         // By age: it is used every few seconds, so that it is not idle.
         for _ in 0..1000 {
@@ -247,7 +247,7 @@ async fn clients_that_leave_early_wear_a_connection() {
         }
         sleep(Duration::from_millis(300)).await;
         let cancelled = seen.borrow().resets.iter().filter(|code| **code == Code::Cancel).count();
-        let on_first = seen.borrow().requests.iter().filter(|one| **one == 1).count();
+        let on_first = seen.borrow().requests.iter().filter(|index| **index == 1).count();
         assert_eq!((on_first, stage.connects().len()), (20, 3), "{cancelled} were cancelled");
         assert_eq!(stage.check_idle(), Ok(()));
     })

@@ -36,7 +36,7 @@ fn numbered(says: impl Fn(usize, u32) -> Vec<u8> + 'static) -> (TestWorker, Rc<C
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_request_twice_is_not_taken_for_one_that_was_not_sent() {
+async fn a_duplicate_response_is_not_taken_for_a_refused_stream() {
     run_local(async {
         let (stage, requests) =
             numbered(
@@ -54,7 +54,7 @@ async fn the_same_request_twice_is_not_taken_for_one_that_was_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_post_that_is_refused_on_a_stream_that_was_used_before_goes_elsewhere() {
+async fn a_post_refused_on_a_used_stream_goes_elsewhere() {
     run_local(async {
         let (stage, requests) =
             numbered(
@@ -72,7 +72,7 @@ async fn a_post_that_is_refused_on_a_stream_that_was_used_before_goes_elsewhere(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_refuses_everything_costs_nobody_an_answer_and_is_left_alone() {
+async fn an_endpoint_that_refuses_everything_costs_no_response_and_is_ejected() {
     run_local(async {
         let (refused, stage_of) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
         let count = Rc::clone(&refused);
@@ -128,7 +128,7 @@ async fn one_that_takes_no_streams_is_no_place_to_wait_and_leaves_no_connections
 }
 
 #[tokio::test(start_paused = true)]
-async fn windows_that_shrink_and_stay_closed_stop_a_body_and_nobody_else() {
+async fn shrinking_and_closed_windows_stop_only_their_own_body() {
     run_local(async {
         let (stage, sent_frames) = stage(1, |_, mut raw| async move {
             raw.send(setting(4, 100)).await;
@@ -166,14 +166,14 @@ async fn windows_that_shrink_and_stay_closed_stop_a_body_and_nobody_else() {
         other.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert_eq!(client_result(&mut other).await, Whole(200));
         assert!(matches!(client_result(&mut slow).await, Whole(502 | 504)));
-        assert!(sent_frames.borrow().iter().any(|one| (one.0, one.2) == (RST_STREAM, CANCEL)));
-        assert!(!sent_frames.borrow().iter().any(|one| one.0 == GOAWAY));
+        assert!(sent_frames.borrow().iter().any(|frame| (frame.0, frame.2) == (RST_STREAM, CANCEL)));
+        assert!(!sent_frames.borrow().iter().any(|frame| frame.0 == GOAWAY));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_than_the_window_ends_the_stream_and_what_waits_is_bounded_by_it() {
+async fn data_beyond_the_window_resets_the_stream_and_buffers_are_bounded() {
     run_local(async {
         let (stage, sent_frames) = stage(1, |_, mut raw| async move {
             raw.send(frame(SETTINGS, 0, 0, &[])).await;
@@ -203,7 +203,7 @@ async fn more_than_the_window_ends_the_stream_and_what_waits_is_bounded_by_it() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_read_nothing_do_not_end_the_calls_of_others() {
+async fn clients_that_do_not_read_do_not_end_calls_of_others() {
     run_local(async {
         let (stage, sent_frames) = stage(1, |_, mut raw| async move {
             raw.send(frame(SETTINGS, 0, 0, &[])).await;
@@ -238,7 +238,7 @@ async fn clients_that_read_nothing_do_not_end_the_calls_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_whole_answer_outlives_its_connection_however_slowly_it_is_read() {
+async fn a_complete_response_outlives_its_connection_however_slowly_it_is_read() {
     run_local(async {
         let (stage, _) = stage(1, |_, mut raw| async move {
             raw.send(frame(SETTINGS, 0, 0, &[])).await;

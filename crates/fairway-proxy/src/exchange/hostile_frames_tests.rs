@@ -450,8 +450,8 @@ async fn run_case(
     client.send(POST).await;
     let got = client_result(&mut client).await;
     run_ready_tasks().await;
-    let ends: Vec<_> = sent_frames.borrow().iter().filter(|one| one.0 != PING).copied().collect();
-    let goes = ends.iter().any(|one| one.0 == GOAWAY);
+    let ends: Vec<_> = sent_frames.borrow().iter().filter(|frame| frame.0 != PING).copied().collect();
+    let goes = ends.iter().any(|frame| frame.0 == GOAWAY);
     let is_told = match expected_frames {
         Nothing => ends.is_empty(),
         Reset(code) => ends.contains(&(RST_STREAM, 1, code)) && !goes,
@@ -517,7 +517,7 @@ fn response(id: u32) -> (Vec<u8>, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_dies_at_every_byte_of_an_answer() {
+async fn an_endpoint_dies_after_every_byte_of_a_response() {
     let (whole, head_length) = response(1);
     for (request, is_safe) in [("GET /x HTTP/1.1\r\nHost: a\r\n\r\n", true), (POST, false)] {
         for cut in 0..=whole.len() {

@@ -161,7 +161,7 @@ impl Raw {
                         (rest.len() >= length).then(|| (rest[..length].to_vec(), length))
                     }
                     Some(wire::Framing::Chunked) => {
-                        wire::chunked(rest).unwrap().map(|one| (one.content, one.length))
+                        wire::chunked(rest).unwrap().map(|chunk| (chunk.content, chunk.length))
                     }
                     _ => Some((Vec::new(), 0)),
                 };

@@ -554,7 +554,7 @@ async fn bodies_that_never_pause_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_takes_no_more_of_one_answer_gets_the_others() {
+async fn a_client_that_stops_reading_one_response_gets_the_others() {
     run_local(async {
         let mut pair = Pair::new(10);
         let (slow, quick) = (pair.open("GET", BodySize::None), pair.open("GET", BodySize::None));
@@ -601,7 +601,7 @@ async fn an_exchange_that_its_client_gives_up_is_cancelled_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_connection_gets_a_second_one_beside_it() {
+async fn a_full_connection_is_joined_by_a_second_one() {
     run_local(async {
         let mut pair = Pair::new(2);
         for _ in 0..5 {
@@ -647,8 +647,8 @@ const PIECES: u32 = 4;
 
 impl ScriptedExchange {
     /// A piece that identifies this exchange.
-    fn chunk(&self, left: u32) -> Vec<u8> {
-        format!("<{} {left}>", self.number).into_bytes()
+    fn chunk(&self, remaining: u32) -> Vec<u8> {
+        format!("<{} {remaining}>", self.number).into_bytes()
     }
 
     fn body(&self) -> Vec<u8> {
@@ -757,30 +757,34 @@ async fn settle_some(random: &mut fastrand::Rng) {
 }
 
 fn check(seed: u64, pair: &Pair, role: &ScriptedExchange) {
-    let what = format!("seed {seed}, exchange {}, {:?}", role.number, role.scenario);
+    let context = format!("seed {seed}, exchange {}, {:?}", role.number, role.scenario);
     let response = pair.response(role.number);
-    assert!(role.body().starts_with(&response.data), "{what}: {:?}", String::from_utf8_lossy(&response.data));
-    assert!(response.heads.len() <= 1, "{what}: one answer");
+    assert!(
+        role.body().starts_with(&response.data),
+        "{context}: {:?}",
+        String::from_utf8_lossy(&response.data)
+    );
+    assert!(response.heads.len() <= 1, "{context}: one answer");
     if let Some((line, part)) = pair.forwarded(role.number) {
         let sent = line.borrow().messages_of(part);
-        assert!(role.body().starts_with(&sent.data), "{what}: {:?}", String::from_utf8_lossy(&sent.data));
-        assert_eq!(sent.heads.len(), 1, "{what}: one request");
+        assert!(role.body().starts_with(&sent.data), "{context}: {:?}", String::from_utf8_lossy(&sent.data));
+        assert_eq!(sent.heads.len(), 1, "{context}: one request");
     }
     match role.scenario {
         Scenario::Whole | Scenario::EndpointResets => {
             let number = role.number.to_string();
-            assert_eq!(response.heads[0].status(), 200, "{what}");
-            assert_eq!(response.heads[0].named(b"X-Number"), Some(number.as_bytes()), "{what}");
-            assert_eq!(response.heads[0].first(Known::Server), None, "{what}");
-            assert_eq!((response.data, response.ends), (role.body(), 1), "{what}");
+            assert_eq!(response.heads[0].status(), 200, "{context}");
+            assert_eq!(response.heads[0].named(b"X-Number"), Some(number.as_bytes()), "{context}");
+            assert_eq!(response.heads[0].first(Known::Server), None, "{context}");
+            assert_eq!((response.data, response.ends), (role.body(), 1), "{context}");
         }
-        Scenario::ClientLeaves => assert!(response.resets == 1 || response.ends == 1, "{what}"),
-        Scenario::EndpointBreaksOff => assert_eq!((response.ends, response.resets), (0, 1), "{what}"),
+        Scenario::ClientLeaves => assert!(response.resets == 1 || response.ends == 1, "{context}"),
+        Scenario::EndpointBreaksOff => assert_eq!((response.ends, response.resets), (0, 1), "{context}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_never_answers_holds_its_own_exchange_only() {
+async fn an_endpoint_that_never_responds_blocks_only_its_own_exchange() {
     run_local(async {
         let mut pair = Pair::new(10);
         let (silent, other) = (pair.open("GET", BodySize::None), pair.open("GET", BodySize::None));

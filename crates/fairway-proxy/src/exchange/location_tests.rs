@@ -76,7 +76,7 @@ async fn text(stage: &TestWorker, request: impl AsRef<[u8]>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_too_large_is_found_before_anything_but_what_holds_for_the_host() {
+async fn an_oversized_body_is_refused_before_all_but_host_wide_checks() {
     run_local(async {
         let limited = |filters: Vec<Phases>| {
             move |rule: &mut Rule| {
@@ -121,7 +121,7 @@ async fn guards_do_not_matter_while_there_is_no_endpoint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_backends_say_to_nginx_ends_there() {
+async fn nginx_control_headers_of_backends_are_removed() {
     const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Accel-Redirect: /x\r\nx-accel-expires: 5\r\n\
         X-Accel-Limit-Rate: 1\r\nX-Accel-Buffering: no\r\nX-Accel-Charset: utf-8\r\nX-Pad: 1\r\nX-Padding: 1\r\n\r\nok";
     run_local(async {
@@ -140,7 +140,7 @@ async fn what_backends_say_to_nginx_ends_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_whose_owner_has_no_endpoint_is_404_without_the_fields_of_the_rule() {
+async fn a_page_whose_service_has_no_endpoint_is_404_without_headers_of_the_rule() {
     run_local(async {
         let pages = ErrorPages { statuses: vec![403], backend: Some("nobody".into()), fields: Vec::new() };
         let filters = vec![Phases::from(pages), closed(), own_field(), field_of_all()];
@@ -187,7 +187,7 @@ async fn the_way_to_the_sign_in_page_has_no_fields_of_the_rules_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_kept_from_the_whole_host_sees_nothing_of_the_rule() {
+async fn a_client_refused_for_the_whole_host_learns_nothing_of_the_rule() {
     run_local(async {
         let nobody = Phases::from(Guard::Deny(Deny { status: 403, when: vec![Match::default()] }));
         let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
@@ -200,7 +200,7 @@ async fn who_is_kept_from_the_whole_host_sees_nothing_of_the_rule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn probes_get_200_and_nothing_else() {
+async fn health_probes_get_an_empty_200() {
     run_local(async {
         let response =
             fairway_model::FixedResponse { status: 200, reason: fairway_model::FixedResponseReason::NoRoute };
@@ -216,7 +216,7 @@ async fn probes_get_200_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_page_of_a_rewritten_request_is_asked_for_with_its_new_query() {
+async fn the_page_of_a_rewritten_request_is_requested_with_its_new_query() {
     run_local(async {
         let pages = ErrorPages { statuses: vec![401], backend: Some("c".into()), fields: Vec::new() };
         let rewrite = Phases::from(Forwarding {

@@ -326,7 +326,11 @@ fn has_ended<N: Network, D>(
 /// The claims of a session, if the rule admits its user.
 fn authorized_session(auth: &OidcAuth, session: &Session) -> Result<Arc<OpenSession>, GuardError> {
     let claims = session.claims().map_err(|refusal| GuardError::Denied(Denial::LoginToken(refusal)))?;
-    if !auth.claims.iter().all(|of| claims.has_any(&of.claim, of.values.iter().map(|value| &**value))) {
+    if !auth
+        .claims
+        .iter()
+        .all(|required| claims.has_any(&required.claim, required.values.iter().map(|value| &**value)))
+    {
         return Err(GuardError::Denied(Denial::TokenClaim));
     }
     let token = VerifiedToken::new(0, claims, &auth.headers);

@@ -22,8 +22,8 @@ const MAX_COPIES_PER_WORKER: usize = 256;
 pub(super) fn start_copies<N: Network>(env: &Environment<'_, N>, peer: &Peer, buffers: &mut Buffers) {
     for copying in &env.rule().steps().forwarding.mirrors {
         let Mirror { numerator, denominator, .. } = copying.mirror;
-        let chosen = env.worker.random(|random| random.u32(..denominator.max(1))) < numerator;
-        if chosen && env.intake.upgrade == Upgrade::None {
+        let is_selected = env.worker.random(|random| random.u32(..denominator.max(1))) < numerator;
+        if is_selected && env.intake.upgrade == Upgrade::None {
             // The copy may outlive the connection, and must not count towards the listener's connections.
             start_mirror(env, Peer { details: None, ..*peer }, buffers, copying);
         }
@@ -71,14 +71,19 @@ fn start_mirror<N: Network>(
 }
 
 /// Sets the target and the host of the copy.
-fn set_copy_target<N: Network>(mirror: &Mirror, env: &Environment<'_, N>, own: &Buffers, copy: &mut Buffers) {
+fn set_copy_target<N: Network>(
+    mirror: &Mirror,
+    env: &Environment<'_, N>,
+    own_buffers: &Buffers,
+    copy: &mut Buffers,
+) {
     match &mirror.target {
         MirrorTarget::Forwarded => {}
         MirrorTarget::Received(before) => {
             let target = &mut copy.extras.write().target;
             target.clear();
             target.extend_from_slice(before.as_bytes());
-            target.extend_from_slice(env.intake.received(own));
+            target.extend_from_slice(env.intake.received(own_buffers));
         }
         MirrorTarget::Fixed(path) => {
             let target = &mut copy.extras.write().target;

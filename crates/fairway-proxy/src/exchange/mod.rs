@@ -392,8 +392,8 @@ async fn wait_for_guards<'a, N: Network, D: Downstream>(
     }
 }
 
-/// Checks the request and finds its rule. If the client has gone already, nothing more is done: an HTTP/2 stream can be reset
-/// right after its request, and a flood of such requests must not reach an endpoint.
+/// Checks the request and finds its rule, unless the client has already left: an HTTP/2 stream can be reset right
+/// after its request, and a flood of such requests must not reach an endpoint.
 fn admit<'a, N: Network>(
     worker: &'a Rc<Worker<N>>,
     adopted: &'a Rc<Adopted<EndpointHop<N>>>,

@@ -124,7 +124,9 @@ impl TestClient {
             Some(wire::Framing::Length(length)) => {
                 (rest.len() >= length).then(|| (rest[..length].to_vec(), length))
             }
-            Some(wire::Framing::Chunked) => wire::chunked(rest).unwrap().map(|one| (one.content, one.length)),
+            Some(wire::Framing::Chunked) => {
+                wire::chunked(rest).unwrap().map(|chunk| (chunk.content, chunk.length))
+            }
             _ => Some((Vec::new(), 0)),
         };
         received.responses = 1;
@@ -335,8 +337,8 @@ async fn endpoints_die(changes: bool) -> usize {
 
 /// A client that ends after `cut` bytes of its request, next to one that gets a response.
 async fn at_client(client: Protocol, endpoint: Protocol, cut: usize, changes: bool) -> bool {
-    let whole = response(endpoint, 1).0.len();
-    let play = Play { client, endpoint, is_safe: false, leaves: FirstToEnd::Endpoint, cut: whole, changes };
+    let length = response(endpoint, 1).0.len();
+    let play = Play { client, endpoint, is_safe: false, leaves: FirstToEnd::Endpoint, cut: length, changes };
     let (stage, requests) = stage(play);
     let mut test_client = TestClient::new(&stage, client);
     let request = test_client.request(false);

@@ -47,8 +47,8 @@ fn start_stage() -> TestWorker {
 /// The status, and the endpoint that responded.
 async fn send_request(stage: &TestWorker, field: &str) -> (u16, String) {
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
-    let seen = stage.client().request(request).await.unwrap();
-    (seen.status, String::from_utf8(seen.body).unwrap())
+    let response = stage.client().request(request).await.unwrap();
+    (response.status, String::from_utf8(response.body).unwrap())
 }
 
 fn connected(stage: &TestWorker) -> Vec<u16> {
@@ -69,7 +69,7 @@ async fn a_request_goes_to_the_endpoint_that_was_picked_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn further_picks_are_tried_in_their_order_and_nothing_else() {
+async fn further_picks_are_tried_in_order_and_no_other_endpoint() {
     run_local(async {
         let stage = start_stage();
         let picks = [0, 2, 4].map(|number| endpoint(number).to_string()).join(",");
@@ -96,7 +96,7 @@ async fn a_late_connect_is_raced_with_the_next_pick_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_that_is_no_endpoint_is_never_connected_to() {
+async fn a_picked_address_that_is_no_endpoint_is_never_connected_to() {
     run_local(async {
         let stage = start_stage();
         for strangers in ["198.51.100.1:80", "192.0.2.1:99", "nonsense", ""] {

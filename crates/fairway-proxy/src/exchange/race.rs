@@ -50,7 +50,7 @@ pub(super) fn connect<'e, N: Network, D: Downstream>(
     let found = take_idle(chosen, attempts);
     async move {
         let Exchange { env, client_side, record, .. } = exchange;
-        let chosen = match found {
+        let picked = match found {
             Ok(mut idle) => {
                 if !idle.lease.upstream().needs_liveness_check(attempts.now) {
                     return Ok(idle);
@@ -62,14 +62,14 @@ pub(super) fn connect<'e, N: Network, D: Downstream>(
             }
             Err(chosen) => chosen,
         };
-        let (chosen, hedged) = if chosen.endpoint.is_connecting() {
+        let (chosen, hedged) = if picked.endpoint.is_connecting() {
             let began = record.forwarding_started_at();
-            match Box::pin(await_shared_connect(env, began, attempts, chosen, client_side)).await? {
+            match Box::pin(await_shared_connect(env, began, attempts, picked, client_side)).await? {
                 SharedConnect::Connection(connection) => return Ok(connection),
                 SharedConnect::Nothing { picked: chosen, hedged } => (chosen, hedged),
             }
         } else {
-            (chosen, false)
+            (picked, false)
         };
         let (chosen, place) = match attempts.group.begin_connection() {
             Ok(place) => (chosen, place),
@@ -395,10 +395,10 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         None
     }
 
-    fn finish_with(mut self, which: usize, connected: Connected<To<N>>) -> RaceResult<To<N>> {
+    fn finish_with(mut self, index: usize, connected: Connected<To<N>>) -> RaceResult<To<N>> {
         let Connected { hop, handshake } = connected;
         let Racer { picked: chosen, began, entry, permit: place, _underway, .. } =
-            self.racers.swap_remove(which);
+            self.racers.swap_remove(index);
         if entry == RacerEntry::Budgeted {
             increment(&self.hedges().won);
         }

@@ -339,8 +339,8 @@ impl Flow {
                 ready!(outlet.down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
                 return Poll::Pending;
             }
-            let left = usize::try_from(max_bytes - *outlet.moved).unwrap_or(usize::MAX);
-            let room = room.min(left);
+            let remaining = usize::try_from(max_bytes - *outlet.moved).unwrap_or(usize::MAX);
+            let room = room.min(remaining);
             let step = source.poll_body(cx, room, |cx, data| outlet.send_data(cx, data));
             match step {
                 Poll::Ready(Ok(BodyStep::More)) => chunks += 1,
@@ -391,21 +391,21 @@ impl Flow {
         client_side: &mut ClientSide<D>,
         moved: u64,
     ) -> bool {
-        let seen = Moved { relayed: moved, bytes_taken: client_side.down.progress() };
+        let progress = Moved { relayed: moved, bytes_taken: client_side.down.progress() };
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
-            if self.last_moved == seen && self.awaited != Awaited::Allowance {
+            if self.last_moved == progress && self.awaited != Awaited::Allowance {
                 return false;
             }
             let now = Instant::now();
             if self.awaited == Awaited::Client {
                 let wait = now.saturating_duration_since(self.since);
-                too_slow = self.pace.note(wait, seen.bytes_taken - self.last_moved.bytes_taken);
+                too_slow = self.pace.note(wait, progress.bytes_taken - self.last_moved.bytes_taken);
             }
             self.since = now;
         }
         // The first poll comes right after the head: the clock was just read.
-        self.last_moved = seen;
+        self.last_moved = progress;
         let waits = self.is_full || client_side.down.queued() > 0 || self.stage == Stage::Finished;
         self.awaited = if waits { Awaited::Client } else { Awaited::Endpoint };
         let max_wait = match self.awaited {

@@ -44,19 +44,23 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     let env = Environment::for_rule(worker, adopted, rule, intake, client);
     // Counted and logged as the client's request, by its own rule. The deadline starts here: the backend of the page is not
     // late for what came before.
-    let mut own = ExchangeRecord::new(Instant::now(), 0);
-    own.is_traced = share_trace(record, buffers, &mut page_request);
-    let after = own.started_at.saturating_duration_since(record.forwarding_started_at());
+    let mut page_record = ExchangeRecord::new(Instant::now(), 0);
+    page_record.is_traced = share_trace(record, buffers, &mut page_request);
+    let after = page_record.started_at.saturating_duration_since(record.forwarding_started_at());
     buffers.extras.record_attempt_start(after.into());
     let ending = {
-        let mut inner =
-            Exchange { env, client_side: &mut **client_side, buffers: &mut page_request, record: &mut own };
+        let mut inner = Exchange {
+            env,
+            client_side: &mut **client_side,
+            buffers: &mut page_request,
+            record: &mut page_record,
+        };
         match forward_unchanged(&mut inner).await {
             ForwardOutcome::Ended(ending) => ending,
             ForwardOutcome::Replaced(..) => unreachable!("the rule of a page replaces no answer"),
         }
     };
-    record.take_response_of(&own);
+    record.take_response_of(&page_record);
     // The log shows the response that the client got.
     std::mem::swap(&mut buffers.response, &mut page_request.response);
     buffers.extras.take_received(&mut page_request.extras);

@@ -82,7 +82,7 @@ async fn fill_store<N: Network, D: Downstream>(
     let ClientSide { down, deadline, .. } = &mut **client_side;
     let idle_timeout = env.worker.options.limits.body_idle;
     let mut since = Instant::now();
-    let mut seen: Option<HoldProgress> = None;
+    let mut progress: Option<HoldProgress> = None;
     poll_fn(|cx| {
         if down.queued() > 0 && matches!(down.poll_flush(cx), Poll::Ready(Err(_))) {
             return Poll::Ready(Err(Fault::ClientGone));
@@ -92,13 +92,13 @@ async fn fill_store<N: Network, D: Downstream>(
         }
         let waits_for_disk = buffers.body.waits_for_disk();
         let now_seen = HoldProgress { received: buffers.body.received(), waits_for_disk };
-        if seen != Some(now_seen) {
+        if progress != Some(now_seen) {
             let now = Instant::now();
-            let was_waited_for = seen.is_some_and(|seen| !seen.waits_for_disk);
+            let was_waited_for = progress.is_some_and(|seen| !seen.waits_for_disk);
             if was_waited_for && buffers.body.record_wait(now.saturating_duration_since(since)) {
                 return Poll::Ready(Err(Fault::ClientTimeout));
             }
-            (since, seen) = (now, Some(now_seen));
+            (since, progress) = (now, Some(now_seen));
             env.arm(deadline, since, idle_timeout);
         }
         ready!(deadline.poll_passed(cx));

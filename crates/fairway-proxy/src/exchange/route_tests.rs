@@ -71,16 +71,16 @@ fn stage(
     edit: impl FnOnce(&mut Rule),
     responses: impl Fn(u16, usize) -> (Duration, &'static str) + 'static,
 ) -> (TestWorker, ReceivedRequests) {
-    let seen = ReceivedRequests::default();
+    let received = ReceivedRequests::default();
     let responses: Responses = Rc::new(responses);
     let script = {
-        let seen = Rc::clone(&seen);
+        let received = Rc::clone(&received);
         move |to: SocketAddr| {
-            let (responses, seen) = (Rc::clone(&responses), Rc::clone(&seen));
+            let (responses, seen) = (Rc::clone(&responses), Rc::clone(&received));
             ScriptedConnect::served_by(move |stream| serve_responses(to.port(), responses, seen, stream))
         }
     };
-    (TestWorker::with_rule(endpoints, edit, script), seen)
+    (TestWorker::with_rule(endpoints, edit, script), received)
 }
 
 fn set(name: &str, value: &str) -> HeaderEdit {
@@ -123,8 +123,8 @@ fn milliseconds(count: u64) -> Duration {
 }
 
 /// The number of requests that an endpoint received.
-fn request_count(seen: &ReceivedRequests, number: u16) -> usize {
-    seen.borrow().iter().filter(|(other, _)| *other == number).count()
+fn request_count(received: &ReceivedRequests, number: u16) -> usize {
+    received.borrow().iter().filter(|(other, _)| *other == number).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,19 +169,19 @@ async fn a_share_rewrites_and_copies_its_own_requests() {
     run_local(async {
         let edit = |rule: &mut Rule| {
             rule.phases = Phases::from(mirror("b")).shared();
-            let own = RouteFilters {
+            let filters = RouteFilters {
                 request: vec![set_request_header("X-Share", "a"), RequestEdit::Host("inner.test".into())],
                 path: Some(PathRewrite::Full("/new".into())),
                 mirrors: vec![mirror("c")],
                 ..RouteFilters::default()
             };
-            rule.action = Action::Forward(vec![share("a", own)]);
+            rule.action = Action::Forward(vec![share("a", filters)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
         assert_eq!(stage.client().request(PUT).await.unwrap().status, 200);
         run_ready_tasks().await;
-        let seen = seen.borrow();
-        let text = |wanted: u16| &seen.iter().find(|(to, _)| *to == wanted).unwrap().1;
+        let received = seen.borrow();
+        let text = |request_at: u16| &received.iter().find(|(to, _)| *to == request_at).unwrap().1;
         for (number, line, host, share) in [
             (100, "PUT /new HTTP/1.1\r\n", "inner.test", Some("a")),
             (101, "PUT / HTTP/1.1\r\n", "a", None),
@@ -200,10 +200,10 @@ async fn a_share_redirects_its_own_requests() {
     run_local(async {
         let target = RedirectTarget::Url("https://b.test/".into());
         let redirect = Some(Redirect { status: 307, target });
-        let own = RouteFilters { redirect, ..RouteFilters::default() };
+        let filters = RouteFilters { redirect, ..RouteFilters::default() };
         let edit = |rule: &mut Rule| {
             rule.phases = set_response_header("X-Seen", "yes").shared();
-            rule.action = Action::Forward(vec![share("a", own)]);
+            rule.action = Action::Forward(vec![share("a", filters)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
         let mut client = stage.client();
@@ -220,7 +220,7 @@ async fn a_share_redirects_its_own_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_invalid_share_answers_its_part_with_500_and_one_without_endpoints_with_503() {
+async fn an_invalid_share_is_500_and_a_share_without_endpoints_503() {
     run_local(async {
         let edited =
             RouteFilters { request: vec![set_request_header("X-Share", "gone")], ..RouteFilters::default() };
@@ -263,7 +263,7 @@ async fn an_invalid_share_answers_its_part_with_500_and_one_without_endpoints_wi
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_mirrors_get_a_copy_each_and_a_part_of_them_where_the_rule_says_so() {
+async fn several_mirrors_get_copies_or_a_fraction_of_them() {
     run_local(async {
         let part = Mirror { numerator: 1, denominator: 4, ..mirror("c") };
         let mirrors = vec![mirror("a"), mirror("b"), part];
@@ -308,7 +308,7 @@ async fn an_exchange_has_the_time_that_its_rule_gives_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_end_in_time_breaks_off() {
+async fn a_response_that_does_not_end_in_time_is_cut() {
     run_local(async {
         for whole in [true, false] {
             let edit = |rule: &mut Rule| {
@@ -418,7 +418,7 @@ async fn a_call_has_the_time_that_its_client_gave_it_whatever_a_filter_tells_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
+async fn a_route_sets_how_often_a_response_is_retried() {
     run_local(async {
         let retrying = |tries: u8, by: RetrySource| {
             move |rule: &mut Rule| {
@@ -456,17 +456,17 @@ async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
 async fn a_route_has_failed_connects_tried_again_on_the_only_endpoint() {
     run_local(async {
         let refused = Rc::new(RefCell::new(2));
-        let seen = ReceivedRequests::default();
+        let received = ReceivedRequests::default();
         let script = {
-            let (refused, seen) = (Rc::clone(&refused), Rc::clone(&seen));
+            let (refused, seen) = (Rc::clone(&refused), Rc::clone(&received));
             move |to: SocketAddr| {
                 if *refused.borrow() > 0 {
                     *refused.borrow_mut() -= 1;
                     return ScriptedConnect::Refused;
                 }
-                let seen = Rc::clone(&seen);
+                let received = Rc::clone(&seen);
                 ScriptedConnect::served_by(move |stream| {
-                    serve_responses(to.port(), Rc::new(|_, _| (AT_ONCE, OK)), seen, stream)
+                    serve_responses(to.port(), Rc::new(|_, _| (AT_ONCE, OK)), received, stream)
                 })
             }
         };
@@ -480,7 +480,7 @@ async fn a_route_has_failed_connects_tried_again_on_the_only_endpoint() {
         let began = Instant::now();
         assert_eq!(stage.client().request(POST).await.unwrap().status, 200);
         assert!(began.elapsed() >= milliseconds(100), "{:?}", began.elapsed());
-        assert_eq!((stage.connects().len(), seen.borrow().len()), (3, 1));
+        assert_eq!((stage.connects().len(), received.borrow().len()), (3, 1));
     })
     .await;
 }

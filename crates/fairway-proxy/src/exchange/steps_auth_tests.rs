@@ -23,7 +23,7 @@ use crate::testing::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user() {
+async fn an_admitted_request_carries_the_headers_of_the_auth_response() {
     run_local(async {
         let edit = Phases::from(RequestEdit::Headers(set("X-After", "yes")));
         let (stage, seen) = stage(1, vec![auth_phases(auth()), edit], |number| match number {
@@ -34,8 +34,8 @@ async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user()
         for _ in 0..2 {
             assert_eq!(client.request(POST).await.unwrap().status, 200);
         }
-        let seen = seen.borrow();
-        let auth_requests = &seen[0].1;
+        let received = seen.borrow();
+        let auth_requests = &received[0].1;
         assert!(auth_requests.starts_with("GET /verify?x=1 HTTP/1.1\r\n"), "{auth_requests}");
         assert!(auth_requests.ends_with("\r\n\r\n"), "without a body: {auth_requests}");
         for (name, value) in [
@@ -48,7 +48,7 @@ async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user()
         ] {
             assert_eq!(field(auth_requests, name), Some(value), "{name} in {auth_requests}");
         }
-        let (to, forwarded) = &seen[1];
+        let (to, forwarded) = &received[1];
         assert_eq!(*to, 0);
         assert!(forwarded.ends_with("\r\n\r\nbody"), "{forwarded}");
         let value_of = |name| field(forwarded, name);
@@ -57,14 +57,14 @@ async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user()
             (Some("alice"), None, Some("yes"))
         );
         assert_eq!(value_of("Content-Length"), Some("4"), "no answer changes the length: {forwarded}");
-        assert_eq!(seen.len(), 4);
+        assert_eq!(received.len(), 4);
         assert_eq!(stage.connects().len(), 2, "one connection each, used again");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_not_pass_is_refused_with_the_challenge_and_what_is_undecided_with_500() {
+async fn a_refused_request_gets_the_challenge_and_an_undecided_one_500() {
     let write_certificate_unauthorized =
         "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 3\r\n\r\nno!";
     for (response, status) in [
@@ -93,7 +93,7 @@ async fn what_may_not_pass_is_refused_with_the_challenge_and_what_is_undecided_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_nobody_has_a_page_for_becomes_404() {
+async fn an_error_without_a_page_becomes_404() {
     run_local(async {
         let pages = ErrorPages { statuses: vec![500, 503], backend: None, fields: Vec::new() };
         let hsts = Phases::from(ResponseEdit::StrictTransportSecurity("max-age=1".into()));
@@ -114,7 +114,7 @@ async fn an_error_that_nobody_has_a_page_for_becomes_404() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_kept_holds_for_its_time_and_key_only() {
+async fn a_cached_auth_response_applies_to_its_key_until_it_expires() {
     for (response, status) in [
         ("HTTP/1.1 200 OK\r\nX-User: alice\r\nX-Other: x\r\nContent-Length: 0\r\n\r\n", 200),
         ("HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n", 401),
@@ -125,8 +125,9 @@ async fn an_answer_that_is_kept_holds_for_its_time_and_key_only() {
                 _ => Some(ok()),
             });
             let mut client = stage.client();
-            let get =
-                |who: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {who}\r\nX-User: m\r\n\r\n");
+            let get = |request_as: &str| {
+                format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {request_as}\r\nX-User: m\r\n\r\n")
+            };
             let auth_requests = || seen.borrow().iter().filter(|(to, _)| *to == 100).count();
             for _ in 0..3 {
                 client.send(get("one")).await;
@@ -146,8 +147,8 @@ async fn an_answer_that_is_kept_holds_for_its_time_and_key_only() {
             client.send(get("one")).await;
             client.response_text().await;
             assert_eq!(auth_requests(), 4, "its time is over");
-            let seen = seen.borrow();
-            let forwarded: Vec<_> = seen.iter().filter(|(to, _)| *to == 0).collect();
+            let received = seen.borrow();
+            let forwarded: Vec<_> = received.iter().filter(|(to, _)| *to == 0).collect();
             assert_eq!(forwarded.len(), if status == 200 { 6 } else { 0 });
             let messages =
                 |head: &str| (field(head, "X-User").map(str::to_owned), field(head, "X-Other").is_some());
@@ -179,7 +180,7 @@ async fn parts_of_a_key_do_not_run_into_each_other() {
 // oauth2-proxy splits a large session into `_oauth2_proxy_0` and `_oauth2_proxy_1`: a key of `$cookie__oauth2_proxy` is empty then, as it is
 // for a client that has no session.
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_not_kept_for_a_request_that_has_nothing_of_what_its_key_compares() {
+async fn an_auth_response_is_not_cached_for_a_request_without_the_values_of_its_key() {
     run_local(async {
         let key = Template(vec![
             TemplatePart::Host,
@@ -213,7 +214,7 @@ async fn an_answer_is_not_kept_for_a_request_that_has_nothing_of_what_its_key_co
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_of_addresses_keeps_nothing_for_clients_whose_address_is_unknown() {
+async fn a_key_of_addresses_caches_nothing_for_unknown_addresses() {
     run_local(async {
         let key = Template([TemplatePart::Address].into());
         let times = vec![(None, Duration::from_secs(60))];
@@ -228,15 +229,15 @@ async fn a_key_of_addresses_keeps_nothing_for_clients_whose_address_is_unknown()
             assert_eq!(client.request(&get).await.unwrap().status, 200);
             assert_eq!(seen.borrow().iter().filter(|(to, _)| *to == 100).count(), auth_requests, "{list}");
         }
-        let seen = seen.borrow();
-        let questions: Vec<_> = seen.iter().filter(|(to, _)| *to == 100).collect();
+        let received = seen.borrow();
+        let questions: Vec<_> = received.iter().filter(|(to, _)| *to == 100).collect();
         assert_eq!(field(&questions[2].1, "X-Real-IP"), Some("unknown"), "{questions:?}");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_for_one_request_or_with_another_status_is_not_kept() {
+async fn single_use_auth_responses_and_other_statuses_are_not_cached() {
     for (fields, questions) in [
         ("Set-Cookie: a=b\r\n", 2),
         ("Cache-Control: max-age=60, No-Store\r\n", 2),
@@ -277,7 +278,7 @@ async fn an_answer_for_one_request_or_with_another_status_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_nobody_answers_ends_with_its_own_time_out() {
+async fn an_unanswered_subrequest_ends_with_its_own_timeout() {
     run_local(async {
         let stage = TestWorker::with_phases(1, vec![auth_phases(auth())], |_| {
             ScriptedConnect::served_by(never_answering)
@@ -332,9 +333,9 @@ async fn a_client_that_leaves_does_not_wait_for_its_password() {
 }
 
 /// Responds to each request after `after`.
-async fn thinking(number: u16, after: Duration, seen: ReceivedRequests, mut stream: DuplexStream) {
+async fn thinking(number: u16, after: Duration, received: ReceivedRequests, mut stream: DuplexStream) {
     while read_head(&mut stream).await {
-        seen.borrow_mut().push((number, String::new()));
+        received.borrow_mut().push((number, String::new()));
         sleep(after).await;
         if stream.write_all(OK_RESPONSE).await.is_err() {
             return;
@@ -347,9 +348,9 @@ fn behind_a_slow_service(
     after: Duration,
     seen: &ReceivedRequests,
 ) -> impl Fn(SocketAddr) -> ScriptedConnect + 'static {
-    let seen = Rc::clone(seen);
+    let received = Rc::clone(seen);
     move |to: SocketAddr| {
-        let (number, seen) = (to.port(), Rc::clone(&seen));
+        let (number, seen) = (to.port(), Rc::clone(&received));
         match number {
             100 => ScriptedConnect::served_by(move |stream| thinking(number, after, seen, stream)),
             _ => ScriptedConnect::served_after(Duration::from_millis(10), move |stream| {
@@ -370,14 +371,14 @@ async fn the_time_that_a_guard_takes_is_not_the_endpoints() {
                 rule.phases = auth_phases(patient).shared();
                 Arc::make_mut(&mut rule.policy).timeouts.backend_request = attempt;
             };
-            let seen = ReceivedRequests::default();
-            let stage = TestWorker::with_rule(2, edit, behind_a_slow_service(after, &seen));
+            let received = ReceivedRequests::default();
+            let stage = TestWorker::with_rule(2, edit, behind_a_slow_service(after, &received));
             let mut client = stage.client();
             for _ in 0..2 {
                 assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200, "{after:?}");
             }
             assert_eq!(stage.metric_value("fairway_upstream_ejections_total"), 0, "{after:?}");
-            let auth_requests: Vec<_> = seen.borrow().iter().map(|(number, _)| *number).collect();
+            let auth_requests: Vec<_> = received.borrow().iter().map(|(number, _)| *number).collect();
             assert_eq!(auth_requests, [100, 0, 100, 1], "each request was sent once");
         })
         .await;
@@ -415,7 +416,7 @@ async fn the_time_of_a_request_ends_while_its_guards_are_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_to_the_own_host_has_no_more_time_than_its_request_and_than_the_rule_that_answers_it() {
+async fn a_subrequest_to_the_same_host_has_the_deadline_of_its_request_and_of_its_own_rule() {
     let milliseconds = Duration::from_millis;
     for (outer, own, status, after) in [(Some(300), None, 504, 300), (None, Some(150), 500, 150)] {
         run_local(async {
@@ -448,7 +449,7 @@ async fn a_question_to_the_own_host_has_no_more_time_than_its_request_and_than_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_a_call_ends_while_a_service_is_asked() {
+async fn the_deadline_of_a_call_expires_during_a_subrequest() {
     run_local(async {
         let stage = TestWorker::with_phases(1, vec![auth_phases(auth())], |_| {
             ScriptedConnect::served_by(never_answering)
@@ -466,7 +467,7 @@ async fn the_time_of_a_call_ends_while_a_service_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_are_asked_in_their_order_and_the_first_no_counts() {
+async fn services_are_queried_in_order_and_the_first_refusal_counts() {
     run_local(async {
         let second = ExternalAuth { service: service("b"), ..auth() };
         let filters = vec![auth_phases(auth()), auth_phases(second)];

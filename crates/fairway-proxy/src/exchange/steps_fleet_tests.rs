@@ -181,8 +181,8 @@ fn keeps_the_bound(seed: u64, replicas: &[Replica], passed: &[Vec<f64>], end: f6
             let serving: Vec<_> = replicas.iter().filter(|it| it.serves_in(window)).collect();
             let counted = [(window[0] - lent).max(0.0), window[1]];
             let shares: f64 = serving.iter().map(|it| 1.0 / f64::from(it.lowest(counted))).sum();
-            let whole = f64::from(RATE) * length + f64::from(BURST);
-            let (bound, found) = (whole * shares + serving.len() as f64, within(passed, window));
+            let full_limit = f64::from(RATE) * length + f64::from(BURST);
+            let (bound, found) = (full_limit * shares + serving.len() as f64, within(passed, window));
             assert!(found <= bound, "seed {seed}, {window:?} s: {found} of {bound} with shares of {shares}");
         }
     }
@@ -248,7 +248,7 @@ async fn an_uneven_load_balancer_costs_requests_but_exceeds_no_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_hears_nothing_keeps_its_last_share() {
+async fn a_replica_without_news_keeps_its_last_share() {
     run_local(async {
         let seed = 4;
         let mut replicas = three_six_three(seed, 1);
@@ -271,7 +271,7 @@ async fn a_replica_that_hears_nothing_keeps_its_last_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_of_one_replica_gets_what_the_others_do_not_use() {
+async fn a_client_of_one_replica_gets_unused_shares_of_the_others() {
     run_local(async {
         for seed in 5..7 {
             let mut replicas = three_six_three(seed, 1);
@@ -317,7 +317,7 @@ async fn cut_off_at_30(seed: u64, cut_off: usize) -> (Vec<Replica>, Vec<Vec<f64>
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_replica_has_lent_comes_back_when_it_is_cut_off_and_was_not_used_any_more() {
+async fn an_unused_lent_share_returns_when_the_lender_is_cut_off() {
     run_local(async {
         for (seed, cut_off, share) in [(9, 1, (1.0 + 15.0 / 16.0) / 3.0), (10, 0, 1.0 / 3.0)] {
             let (replicas, passed) = cut_off_at_30(seed, cut_off).await;

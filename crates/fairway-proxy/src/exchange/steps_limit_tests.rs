@@ -50,7 +50,7 @@ async fn a_rate_lets_through_its_burst_and_then_one_for_each_interval() {
 
 /// All requests come through a trusted proxy that is itself exempt.
 #[tokio::test(start_paused = true)]
-async fn clients_whose_address_is_unknown_share_a_count_and_no_exemption() {
+async fn clients_with_unknown_addresses_share_a_count_and_have_no_exemption() {
     run_local(async {
         let limit = RateLimit {
             key: LimitKey::Address,
@@ -126,9 +126,9 @@ async fn rates_hold_over_ten_seconds_however_many_workers_count() {
             // Three and ten times the allowed rate.
             for parts in [3, 10] {
                 let every = Duration::from_secs(10) / (parts * (due + burst));
-                let one = passed(&[TestWorker::with_config(&config, script)], every).await;
+                let single_worker = passed(&[TestWorker::with_config(&config, script)], every).await;
                 let two = passed(&TestWorker::two_workers(&config, script), every).await;
-                for passed in [one, two] {
+                for passed in [single_worker, two] {
                     assert!(
                         passed.abs_diff(burst + due) * 20 <= due,
                         "{passed} of {due} and {burst} early, one each {every:?}"

@@ -29,7 +29,7 @@ pub(super) fn mirror(most_body: u64) -> Phases {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_is_asked_for_what_its_rule_says() {
+async fn a_mirror_gets_the_request_of_its_rule() {
     for (target, most_body, line) in [
         (MirrorTarget::Received("/copy".into()), u64::MAX, "POST /copy/p?q=1 HTTP/1.1\r\n"),
         (MirrorTarget::Received("".into()), 0, "POST /p?q=1 HTTP/1.1\r\n"),
@@ -46,8 +46,8 @@ async fn a_mirror_is_asked_for_what_its_rule_says() {
             let (stage, seen) = stage(1, vec![rewrite, copied], |_| Some(ok()));
             assert_eq!(stage.client().request(POST).await.unwrap().status, 200);
             run_ready_tasks().await;
-            let seen = seen.borrow();
-            let text = |wanted: u16| &seen.iter().find(|(to, _)| *to == wanted).unwrap().1;
+            let received = seen.borrow();
+            let text = |request_at: u16| &received.iter().find(|(to, _)| *to == request_at).unwrap().1;
             let (own, copy) = (text(0), text(101));
             assert!(own.starts_with("POST /new") && own.ends_with("\r\n\r\nbody"), "{own}");
             assert_eq!(field(own, "Host"), Some("shop.test"));
@@ -63,7 +63,7 @@ async fn a_mirror_is_asked_for_what_its_rule_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_gets_the_whole_request_and_its_answer_goes_nowhere() {
+async fn a_mirror_gets_the_complete_request_and_its_response_is_ignored() {
     run_local(async {
         let (stage, seen) = stage(1, vec![mirror(1024)], |number| match number {
             101 => Some(BUSY),
@@ -74,9 +74,9 @@ async fn a_mirror_gets_the_whole_request_and_its_answer_goes_nowhere() {
             assert_eq!(client.request(request).await.unwrap().status, 200);
         }
         run_ready_tasks().await;
-        let seen = seen.borrow();
-        let to = |wanted: u16| -> Vec<&str> {
-            seen.iter().filter(|(to, _)| *to == wanted).map(|(_, text)| text.as_str()).collect()
+        let received = seen.borrow();
+        let to = |requests_at: u16| -> Vec<&str> {
+            received.iter().filter(|(to, _)| *to == requests_at).map(|(_, text)| text.as_str()).collect()
         };
         let (own, copies) = (to(0), to(101));
         assert_eq!((own.len(), copies.len()), (2, 2));
@@ -92,14 +92,14 @@ async fn a_mirror_gets_the_whole_request_and_its_answer_goes_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_that_is_dead_slow_or_too_small_changes_nothing() {
+async fn a_dead_slow_or_limited_mirror_changes_nothing() {
     let large =
         format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{}", "x".repeat(300_000));
     for (most_body, mirror_is) in [(u64::MAX, "refused"), (u64::MAX, "deaf"), (1000, "small")] {
         run_local(async {
-            let seen = ReceivedRequests::default();
+            let received = ReceivedRequests::default();
             let script = {
-                let seen = Rc::clone(&seen);
+                let received = Rc::clone(&received);
                 move |to: SocketAddr| match (to.port(), mirror_is) {
                     (101, "refused") => ScriptedConnect::Refused,
                     (101, "deaf") => ScriptedConnect::served_by(|stream| async move {
@@ -107,9 +107,9 @@ async fn a_mirror_that_is_dead_slow_or_too_small_changes_nothing() {
                         drop(stream);
                     }),
                     (number, _) => {
-                        let seen = Rc::clone(&seen);
+                        let received = Rc::clone(&received);
                         ScriptedConnect::served_by(move |stream| {
-                            serve_responses(number, OK_RESPONSE, seen, stream)
+                            serve_responses(number, OK_RESPONSE, received, stream)
                         })
                     }
                 }
@@ -119,7 +119,10 @@ async fn a_mirror_that_is_dead_slow_or_too_small_changes_nothing() {
             let began = tokio::time::Instant::now();
             assert_eq!(client.request(&large).await.unwrap().status, 200, "{mirror_is}");
             assert!(began.elapsed() < Duration::from_secs(1), "{mirror_is}: nothing waits for a mirror");
-            assert!(seen.borrow().iter().all(|(to, text)| *to == 0 && text.len() > 300_000), "{mirror_is}");
+            assert!(
+                received.borrow().iter().all(|(to, text)| *to == 0 && text.len() > 300_000),
+                "{mirror_is}"
+            );
             drop(client);
             sleep(Duration::from_secs(200)).await;
             assert_eq!(stage.check_idle(), Ok(()), "{mirror_is}");
@@ -135,18 +138,18 @@ async fn a_silent_mirror_does_not_keep_the_place_of_a_client_that_left() {
             101 => ScriptedConnect::served_by(never_answering),
             _ => ScriptedConnect::served_by(crate::testing::serve_ok),
         });
-        let places = Arc::new(Permits::default());
+        let permits = Arc::new(Permits::default());
         for copies in 1..=2 {
-            let place = places.take(1);
-            assert!(place.is_some(), "the client before has left");
+            let permit = permits.take(1);
+            assert!(permit.is_some(), "the client before has left");
             let mut client =
-                stage.client_with_details(ConnectionDetails::from_parts(None, None, None, place, None));
+                stage.client_with_details(ConnectionDetails::from_parts(None, None, None, permit, None));
             assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
             drop(client);
             run_ready_tasks().await;
             assert_eq!(stage.worker.copies(), copies, "the mirror is still waited for");
         }
-        assert_eq!(places.in_use(), 0);
+        assert_eq!(permits.in_use(), 0);
     })
     .await;
 }

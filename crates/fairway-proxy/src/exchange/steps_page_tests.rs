@@ -25,11 +25,11 @@ pub(super) fn pages() -> Phases {
 const PAGE: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nServer: x\r\n\r\npage";
 
 #[tokio::test(start_paused = true)]
-async fn another_backend_makes_the_answers_of_some_statuses() {
+async fn another_backend_produces_responses_with_some_statuses() {
     run_local(async {
-        let own = Phases::from(ResponseEdit::Headers(set("X-Frame-Options", "DENY")));
+        let phases = Phases::from(ResponseEdit::Headers(set("X-Frame-Options", "DENY")));
         let of_all = HeaderTemplate { name: "X-Of-All".into(), value: Template::text("1") };
-        let filters = vec![pages(), own, Phases::from(ResponseEdit::Fields([of_all].into()))];
+        let filters = vec![pages(), phases, Phases::from(ResponseEdit::Fields([of_all].into()))];
         let (stage, seen) = stage(1, filters, |number| match number {
             102 => Some(PAGE),
             _ => Some(NOT_FOUND),
@@ -42,9 +42,9 @@ async fn another_backend_makes_the_answers_of_some_statuses() {
             assert_eq!(field(&text, "X-Frame-Options"), None, "the rule does not make the page: {text}");
             assert_eq!(field(&text, "X-Of-All"), Some("1"), "{text}");
         }
-        let seen = seen.borrow();
-        assert_eq!(seen.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [0, 102, 0, 102]);
-        let request = &seen[1].1;
+        let received = seen.borrow();
+        assert_eq!(received.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [0, 102, 0, 102]);
+        let request = &received[1].1;
         assert!(request.starts_with("GET /?q=1 HTTP/1.1\r\n") && request.ends_with("\r\n\r\n"), "{request}");
         for (name, value) in [
             ("X-Code", Some("404")),
@@ -140,7 +140,7 @@ async fn a_page_has_its_own_time_behind_an_endpoint_that_was_too_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_nobody_read_does_not_become_the_next_request() {
+async fn an_unread_body_does_not_become_the_next_request() {
     run_local(async {
         let access = Phases::from(Guard::Access(fairway_model::AccessList {
             deny: vec!["192.0.2.0/24".parse().unwrap()],

@@ -71,20 +71,20 @@ pub(super) fn stage(
     filters: Vec<Phases>,
     response: impl Fn(u16) -> Option<&'static str> + 'static,
 ) -> (TestWorker, ReceivedRequests) {
-    let seen = ReceivedRequests::default();
+    let received = ReceivedRequests::default();
     let script = {
-        let seen = Rc::clone(&seen);
+        let received = Rc::clone(&received);
         move |to: SocketAddr| match response(to.port()) {
             Some(response) => {
-                let seen = Rc::clone(&seen);
+                let received = Rc::clone(&received);
                 ScriptedConnect::served_by(move |stream| {
-                    serve_responses(to.port(), response.as_bytes(), seen, stream)
+                    serve_responses(to.port(), response.as_bytes(), received, stream)
                 })
             }
             None => ScriptedConnect::Refused,
         }
     };
-    (TestWorker::with_phases(endpoints, filters, script), seen)
+    (TestWorker::with_phases(endpoints, filters, script), received)
 }
 
 pub(super) fn ok() -> &'static str {
@@ -139,7 +139,7 @@ pub(super) async fn run_ready_tasks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_filter_sets_of_the_client_arrives() {
+async fn client_headers_set_by_a_filter_arrive() {
     run_local(async {
         let edit = HeaderEdit {
             remove: vec!["X-Forwarded-Port".into()],
@@ -148,8 +148,8 @@ async fn what_a_filter_sets_of_the_client_arrives() {
         };
         let (stage, seen) = stage(1, vec![Phases::from(RequestEdit::Headers(edit))], |_| Some(ok()));
         assert_eq!(stage.client().request(POST).await.unwrap().status, 200);
-        let seen = seen.borrow();
-        let forwarded = &seen[0].1;
+        let received = seen.borrow();
+        let forwarded = &received[0].1;
         assert_eq!(field(forwarded, "X-Forwarded-Proto"), Some("https"), "{forwarded}");
         assert_eq!(field(forwarded, "X-Forwarded-Port"), None, "{forwarded}");
         assert_eq!(field(forwarded, "X-Real-IP"), Some("192.0.2.1"), "{forwarded}");
@@ -160,7 +160,7 @@ async fn what_a_filter_sets_of_the_client_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_tried_again_elsewhere_where_that_is_safe() {
+async fn a_status_is_retried_elsewhere_if_that_is_safe() {
     run_local(async {
         let filters =
             || vec![Phases::from(Forwarding { retry_statuses: vec![503, 429], ..Forwarding::default() })];
@@ -230,7 +230,7 @@ async fn an_exchange_with_every_step_may_be_dropped_wherever_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_goes_at_the_pace_of_its_rule_and_nobody_is_late_meanwhile() {
+async fn a_response_follows_the_rate_of_its_rule_without_delaying_others() {
     const BODY: usize = 3000;
     let text: &'static str =
         format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n{}", "x".repeat(BODY)).leak();

@@ -236,7 +236,7 @@ async fn sessions_of_endpoints_that_stay_survive_that_others_come_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_whose_endpoint_is_gone_goes_on_elsewhere() {
+async fn a_session_of_a_removed_endpoint_continues_elsewhere() {
     run_local(async {
         for cookie in [cookie(), persistent()] {
             let play = StickyStage::from_config(&with_cookie(5, &cookie));
@@ -263,7 +263,7 @@ async fn a_session_whose_endpoint_is_gone_goes_on_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_returns_to_an_endpoint_that_failed_or_moves_as_its_cookie_says() {
+async fn a_session_returns_to_a_failed_endpoint_or_moves_as_its_cookie_says() {
     run_local(async {
         for plain in [cookie(), persistent()] {
             for on_failure in [StickyFailure::Returns, StickyFailure::Moves] {
@@ -344,7 +344,7 @@ async fn any_text_is_a_session_and_the_last_part_of_its_cookie_names_no_endpoint
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_have_in_common_what_is_hashed_belong_together() {
+async fn requests_with_equal_hashed_values_belong_together() {
     use SessionPart::{Cookie, Header, Host, Path, Query, Target, Text};
     run_local(async {
         for (part, of) in [
@@ -407,8 +407,12 @@ async fn a_hash_may_have_several_endpoints() {
         assert!(pairs.iter().collect::<BTreeSet<_>>().len() > 2, "{pairs:?}");
         assert_eq!(owners("1").await, pairs[0]);
         play.down.borrow_mut().extend(pairs[0].first());
-        let left = owners("1").await;
-        assert!(left.len() == 2 && left.contains(pairs[0].last().unwrap()), "{left:?} after {:?}", pairs[0]);
+        let remaining = owners("1").await;
+        assert!(
+            remaining.len() == 2 && remaining.contains(pairs[0].last().unwrap()),
+            "{remaining:?} after {:?}",
+            pairs[0]
+        );
         let play = StickyStage::from_config(&keyed_by(2, &header, Some(9)));
         assert_eq!(
             [play.request("").await.0, play.request("").await.0].len(),
@@ -519,9 +523,9 @@ async fn another_backend_serves_while_there_are_no_endpoints() {
             Phases::from(Fallback { backend: backend.into(), fields })
         };
         let filters = vec![to("nothing", &[("X-Code", "1")]), to("pages", &[("X-Code", "503")])];
-        let with = |own: &[u16], pages: &[u16]| {
+        let with = |with_endpoints: &[u16], pages: &[u16]| {
             let mut config = config_with_phases(1, filters.clone());
-            for (name, endpoints) in [("backend", own), ("nothing", &[]), ("pages", pages)] {
+            for (name, endpoints) in [("backend", with_endpoints), ("nothing", &[]), ("pages", pages)] {
                 add_backend(&mut config, name, endpoints);
             }
             config
@@ -550,11 +554,11 @@ async fn a_canary_without_endpoints_gets_no_requests() {
             vec![rule(like, Match::default(), &[("backend", 1), ("canary", 1)])]
         });
         let play = StickyStage::from_config(&config);
-        let mut seen = BTreeSet::new();
+        let mut responders = BTreeSet::new();
         for _ in 0..40 {
-            seen.insert(play.request("").await.0);
+            responders.insert(play.request("").await.0);
         }
-        assert_eq!(seen, ports_of(0..2));
+        assert_eq!(responders, ports_of(0..2));
         add_backend(&mut config, "canary", &[]);
         play.stage.publish(&config);
         for _ in 0..40 {
@@ -565,7 +569,7 @@ async fn a_canary_without_endpoints_gets_no_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_begins_with_an_answer_that_a_page_replaces() {
+async fn a_session_starts_with_a_response_replaced_by_a_page() {
     const BUSY: &str = "HTTP/1.1 503 No\r\nSet-Cookie: own=1\r\nContent-Length: 4\r\n\r\nbusy";
     const PAGE: &str = "HTTP/1.1 404 No\r\nContent-Length: 4\r\n\r\npage";
     run_local(async {

@@ -71,7 +71,7 @@ async fn a_client_whose_requests_fail_everywhere_ejects_no_endpoint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_fails_what_others_answer_is_ejected() {
+async fn an_endpoint_that_fails_requests_that_others_serve_is_ejected() {
     run_local(async {
         let script = |to| match to == endpoint(0) {
             true => ScriptedConnect::served_by(|mut stream| async move {
@@ -109,7 +109,7 @@ async fn a_silent_endpoint_is_waited_for_sixty_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_take_long_if_it_moves_and_not_when_it_stops() {
+async fn a_response_may_take_long_while_it_progresses() {
     run_local(async {
         let slow = |_| {
             ScriptedConnect::served_by(|mut stream| async move {
@@ -161,7 +161,7 @@ async fn an_endpoint_that_takes_no_bytes_is_given_up_after_sixty_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_client_is_kept_for_as_long_as_the_settings_say() {
+async fn an_idle_client_is_kept_for_the_configured_time() {
     run_local(async {
         let keep = |_: &mut _, settings: &mut fairway_model::Settings| {
             settings.downstream.idle_timeout = seconds(75);
@@ -266,7 +266,7 @@ async fn answering_after_the_body(mut stream: tokio::io::DuplexStream) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_takes_nothing_is_cut_off_after_thirty_seconds() {
+async fn a_client_that_does_not_read_is_cut_after_thirty_seconds() {
     run_local(async {
         let endless = |_| {
             ScriptedConnect::served_by(|mut stream| async move {
@@ -428,7 +428,7 @@ fn without_routes() -> TestWorker {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_waits_for_nothing_gets_a_hundred_answers_that_no_endpoint_made() {
+async fn a_client_that_never_waits_gets_a_hundred_local_responses() {
     run_local(async {
         let stage = without_routes();
         let mut eager = stage.client();
@@ -454,7 +454,7 @@ async fn a_client_that_waits_for_nothing_gets_a_hundred_answers_that_no_endpoint
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_came_together_are_served_in_turns_with_those_of_others() {
+async fn pipelined_requests_alternate_with_those_of_other_connections() {
     run_local(async {
         let stage = without_routes();
         let (mut eager, mut other) = (stage.client(), stage.client());
@@ -471,17 +471,17 @@ async fn requests_that_came_together_are_served_in_turns_with_those_of_others() 
 #[tokio::test(start_paused = true)]
 async fn chunks_of_a_byte_that_come_together_go_on_as_one() {
     run_local(async {
-        let seen = Rc::new(RefCell::new(Vec::new()));
-        let theirs = Rc::clone(&seen);
+        let received = Rc::new(RefCell::new(Vec::new()));
+        let theirs = Rc::clone(&received);
         let stage = TestWorker::new(
             1,
             |_, _| (),
             move |_| {
-                let seen = Rc::clone(&theirs);
+                let received = Rc::clone(&theirs);
                 ScriptedConnect::served_by(|mut stream| async move {
                     let mut bytes = Vec::new();
                     while !bytes.ends_with(b"0\r\n\r\n") && stream.read_buf(&mut bytes).await.unwrap() > 0 {}
-                    *seen.borrow_mut() = bytes;
+                    *received.borrow_mut() = bytes;
                     let response = [
                         &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"[..],
                         &b"1\r\ny\r\n".repeat(20),
@@ -496,8 +496,8 @@ async fn chunks_of_a_byte_that_come_together_go_on_as_one() {
         client.send([&head[..], &b"1\r\nx\r\n".repeat(300), b"0\r\n\r\n"].concat()).await;
         let response = client.response_text().await;
         let body = format!("\r\n\r\n12c\r\n{}\r\n0\r\n\r\n", "x".repeat(300));
-        let seen = String::from_utf8(seen.take()).unwrap();
-        assert!(seen.to_lowercase().ends_with(&body), "{seen}");
+        let received_text = String::from_utf8(received.take()).unwrap();
+        assert!(received_text.to_lowercase().ends_with(&body), "{received_text}");
         assert!(response.ends_with(&format!("\r\n\r\n14\r\n{}\r\n0\r\n\r\n", "y".repeat(20))), "{response}");
     })
     .await;

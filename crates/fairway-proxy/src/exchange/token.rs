@@ -54,7 +54,11 @@ async fn verify_token<N: Network, D: Downstream>(
     }
     let lifetime = token.lifetime(now, skew);
     let claims = token.into_claims();
-    if !trusted.claims.iter().all(|of| claims.has_any(&of.claim, of.values.iter().map(|value| &**value))) {
+    if !trusted
+        .claims
+        .iter()
+        .all(|required| claims.has_any(&required.claim, required.values.iter().map(|value| &**value)))
+    {
         return Err(GuardError::Denied(Denial::TokenClaim));
     }
     if !trusted.scopes.iter().all(|scope| claims.has_scope(scope)) {

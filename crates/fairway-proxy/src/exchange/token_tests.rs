@@ -61,17 +61,17 @@ fn guard(auth: JwtAuth) -> Phases {
     Phases::from(Guard::Jwt(Arc::new(auth)))
 }
 
-fn claims(more: &Value) -> Value {
+fn claims(additions: &Value) -> Value {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let mut claims = json!({"iss": ISSUER, "aud": "shop", "sub": "alice", "exp": now + 3600});
-    for (name, value) in more.as_object().unwrap() {
+    for (name, value) in additions.as_object().unwrap() {
         claims[name] = value.clone();
     }
     claims
 }
 
-fn token(signer: &Signer, more: &Value) -> String {
-    signer.token(&json!({"alg": signer.algorithm(), "kid": signer.key_id()}), &claims(more))
+fn token(signer: &Signer, additions: &Value) -> String {
+    signer.token(&json!({"alg": signer.algorithm(), "kid": signer.key_id()}), &claims(additions))
 }
 
 fn leak(text: String) -> &'static str {
@@ -79,9 +79,9 @@ fn leak(text: String) -> &'static str {
 }
 
 /// A response of an issuer. Its connection is closed: a kept one would give the same response again.
-fn response(more: &str, body: &str) -> &'static str {
+fn response(headers: &str, body: &str) -> &'static str {
     leak(format!(
-        "HTTP/1.1 200 OK\r\nConnection: close\r\n{more}Content-Length: {}\r\n\r\n{body}",
+        "HTTP/1.1 200 OK\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
         body.len()
     ))
 }
@@ -117,12 +117,12 @@ async fn status(client: &mut Client, request: &str) -> u16 {
     text.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-fn requests_to(seen: &ReceivedRequests, number: u16) -> Vec<String> {
-    seen.borrow().iter().filter(|(to, _)| *to == number).map(|(_, text)| text.clone()).collect()
+fn requests_to(received: &ReceivedRequests, number: u16) -> Vec<String> {
+    received.borrow().iter().filter(|(to, _)| *to == number).map(|(_, text)| text.clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_good_token_passes_and_its_claims_are_told_in_headers_that_nobody_else_writes() {
+async fn a_valid_token_passes_and_only_fairway_writes_its_claims_into_headers() {
     run_local(async {
         let signer = Signer::ed25519("one");
         let (stage, seen) = with_issuer(vec![guard(jwt())], &issuing(&signer));
@@ -156,7 +156,7 @@ async fn a_good_token_passes_and_its_claims_are_told_in_headers_that_nobody_else
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lets_nobody_pass_is_answered_as_rfc_6750_says() {
+async fn refused_tokens_get_the_challenge_of_rfc_6750() {
     run_local(async {
         let (signer, stranger) = (Signer::ed25519("one"), Signer::ed25519("one"));
         let auth = changed(|issuer| {
@@ -206,7 +206,7 @@ async fn what_lets_nobody_pass_is_answered_as_rfc_6750_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_does_not_answer_closes_and_is_asked_again_later() {
+async fn an_unresponsive_issuer_closes_and_is_queried_again_later() {
     let wrong = [
         None,
         Some("HTTP/1.1 500 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
@@ -256,7 +256,7 @@ async fn all_who_wait_for_keys_get_them_by_one_question() {
 
 /// The issuer publishes a new key and signs with it at once, contrary to good practice; the old one is removed an hour later.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_rotated_refuses_no_good_token() {
+async fn a_rotated_key_refuses_no_valid_token() {
     run_local(async {
         let (old, new) = (Signer::ed25519("old"), Signer::ed25519("new"));
         let keys = issuing(&old);
@@ -327,16 +327,17 @@ async fn keys_stay_good_while_their_issuer_is_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_guards_may_ask_for_the_same_api_key_and_another_credential_stays() {
+async fn two_guards_may_use_the_same_api_key_and_other_credentials_are_kept() {
     run_local(async {
-        let own = ApiKeyAuth {
+        let third_key = ApiKeyAuth {
             locations: vec![CredentialLocation::Header {
                 name: "authorization".into(),
                 prefix: "ApiKey ".into(),
             }],
             ..api_key()
         };
-        let guards = [api_key(), api_key(), own].map(|auth| Phases::from(Guard::ApiKey(Arc::new(auth))));
+        let guards =
+            [api_key(), api_key(), third_key].map(|auth| Phases::from(Guard::ApiKey(Arc::new(auth))));
         let (stage, seen) = stage(1, guards.into(), |_| Some(ok()));
         let key = "partner-key-of-stock";
         let request = head(&format!("X-API-Key: {key}\r\nAuthorization: ApiKey {key}\r\n"));
@@ -366,7 +367,7 @@ async fn two_guards_may_ask_for_the_same_api_key_and_another_credential_stays() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_never_answers_holds_requests_for_a_bounded_time() {
+async fn an_issuer_that_never_responds_delays_requests_for_a_bounded_time() {
     run_local(async {
         let signer = Signer::ed25519("one");
         let (stage, _) = with_issuer(vec![guard(jwt())], &Rc::new(Cell::new(Some(""))));
@@ -378,7 +379,7 @@ async fn an_issuer_that_never_answers_holds_requests_for_a_bounded_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_issuer_does_not_learn_who_asked() {
+async fn the_issuer_gets_no_client_headers() {
     run_local(async {
         let signer = Signer::ed25519("one");
         let (stage, seen) = with_issuer(vec![guard(jwt())], &issuing(&signer));
@@ -417,7 +418,7 @@ fn api_key() -> ApiKeyAuth {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_key_passes_and_its_client_is_told_in_its_place() {
+async fn an_api_key_passes_and_is_replaced_by_its_client_name() {
     run_local(async {
         let (stage, seen) = stage(1, vec![Phases::from(Guard::ApiKey(Arc::new(api_key())))], |_| Some(ok()));
         let mut client = stage.client();
@@ -449,7 +450,7 @@ fn authorize(rules: Vec<AuthorizationRule>) -> Phases {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_rule_that_a_request_meets_decides_what_is_allowed() {
+async fn the_first_matching_rule_decides_about_authorization() {
     run_local(async {
         let signer = Signer::ed25519("one");
         let is = |claim: &str, value: &str| ClaimMatch { claim: claim.into(), values: vec![value.into()] };
@@ -489,7 +490,7 @@ async fn the_first_rule_that_a_request_meets_decides_what_is_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_several_guards_is_enough_and_the_others_say_nothing() {
+async fn one_of_several_guards_suffices_and_the_others_add_no_challenge() {
     run_local(async {
         let signer = Signer::ed25519("one");
         let basic = BasicAuth {

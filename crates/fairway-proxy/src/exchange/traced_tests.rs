@@ -59,14 +59,14 @@ impl Scene {
         config: Config,
         response: impl Fn(u16) -> Option<&'static str> + 'static,
     ) -> Self {
-        let seen = ReceivedRequests::default();
+        let received = ReceivedRequests::default();
         let script = {
-            let seen = Rc::clone(&seen);
+            let received = Rc::clone(&received);
             move |to: SocketAddr| match response(to.port()) {
                 Some(response) => {
-                    let seen = Rc::clone(&seen);
+                    let received = Rc::clone(&received);
                     ScriptedConnect::served_by(move |stream| {
-                        serve_responses(to.port(), response.as_bytes(), seen, stream)
+                        serve_responses(to.port(), response.as_bytes(), received, stream)
                     })
                 }
                 None => ScriptedConnect::Refused,
@@ -77,11 +77,7 @@ impl Scene {
             options.tracing = Some(Arc::new(tracing));
             options.traces = Some(sender);
         };
-        Self {
-            stage: TestWorker::with_options(edit, &with_backends(config), script),
-            received: seen,
-            exported,
-        }
+        Self { stage: TestWorker::with_options(edit, &with_backends(config), script), received, exported }
     }
 
     /// Sends a request with these header lines; returns the last request that the endpoint received.
@@ -172,7 +168,7 @@ async fn a_trace_begins_and_its_endpoint_gets_the_span_of_the_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trace_that_is_not_sampled_begins_with_flags_that_say_so_and_nothing_is_exported() {
+async fn an_unsampled_trace_starts_with_cleared_flags_and_nothing_is_exported() {
     run_local(async {
         let mut scene = Scene::new(by_parent());
         let (first, second) = (parent(&scene.send_request("").await), parent(&scene.send_request("").await));
@@ -184,7 +180,7 @@ async fn a_trace_that_is_not_sampled_begins_with_flags_that_say_so_and_nothing_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sampled_trace_of_a_client_is_continued_with_a_span_of_its_own() {
+async fn a_sampled_trace_of_a_client_is_continued_with_a_new_span() {
     run_local(async {
         let mut scene = Scene::new(by_parent());
         let state = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
@@ -203,7 +199,7 @@ async fn a_sampled_trace_of_a_client_is_continued_with_a_span_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn headers_of_a_trace_that_is_not_sampled_pass_as_they_came() {
+async fn headers_of_an_unsampled_trace_pass_unchanged() {
     run_local(async {
         let mut scene = Scene::new(by_parent());
         for value in [format!("00-{TRACE}-{SPAN}-00"), format!("00-{TRACE}-{SPAN}-02")] {
@@ -221,7 +217,7 @@ async fn headers_of_a_trace_that_is_not_sampled_pass_as_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_not_believed_begins_no_trace_and_samples_none() {
+async fn an_untrusted_client_starts_no_trace_and_samples_none() {
     run_local(async {
         let mut scene = Scene::new(sample_all());
         let lines = format!(
@@ -269,7 +265,7 @@ async fn headers_that_cannot_be_read_are_removed_and_a_trace_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tracestate_that_is_too_long_is_dropped_and_baggage_of_8_kib_passes() {
+async fn an_oversized_tracestate_is_dropped_and_baggage_of_8_kib_passes() {
     run_local(async {
         let mut scene = Scene::new(by_parent());
         let baggage = format!("a={}", "x".repeat(8_190));
@@ -326,17 +322,17 @@ async fn the_lowest_bits_of_the_trace_id_decide_by_ratio() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_attempt_has_a_span_of_its_own() {
+async fn each_attempt_has_its_own_span() {
     run_local(async {
         let retried = Phases::from(Forwarding { retry_statuses: vec![503], ..Forwarding::default() });
         let response = |number| Some(if number == 0 { BUSY } else { ok() });
         let mut scene = Scene::with_config(sample_all(), config_with_phases(2, vec![retried]), response);
         scene.send_request("").await;
         let (traced, exchange) = scene.only().await;
-        let seen = scene.received.borrow().clone();
-        let received: Vec<_> = seen.iter().map(|(to, head)| (*to, parent(head).1)).collect();
+        let requests = scene.received.borrow().clone();
+        let received: Vec<_> = requests.iter().map(|(to, head)| (*to, parent(head).1)).collect();
         assert_eq!(received, [(0, attempt(&traced, 1)), (1, attempt(&traced, 2))]);
-        assert!(seen.iter().all(|(_, head)| parent(head).0 == trace(&traced)));
+        assert!(requests.iter().all(|(_, head)| parent(head).0 == trace(&traced)));
         let failed = &exchange.failed_attempts[0];
         assert_eq!((exchange.failed_attempts.len(), failed.status), (1, Some(503)));
         assert_eq!(exchange.upstream.as_ref().unwrap().attempts, 2);
@@ -374,12 +370,12 @@ async fn an_attempt_begins_behind_the_pause_before_it() {
 async fn a_hedged_connect_is_one_attempt() {
     run_local(async {
         let (sender, exported) = channel(16);
-        let seen = ReceivedRequests::default();
+        let received = ReceivedRequests::default();
         let script = {
-            let seen = Rc::clone(&seen);
+            let received = Rc::clone(&received);
             move |to: SocketAddr| {
-                let seen = Rc::clone(&seen);
-                let serve = move |stream| serve_responses(to.port(), ok().as_bytes(), seen, stream);
+                let received = Rc::clone(&received);
+                let serve = move |stream| serve_responses(to.port(), ok().as_bytes(), received, stream);
                 match to == endpoint(0) {
                     true => ScriptedConnect::served_after(Duration::from_secs(4), serve),
                     false => ScriptedConnect::served_by(serve),
@@ -390,7 +386,7 @@ async fn a_hedged_connect_is_one_attempt() {
             (options.tracing, options.traces) = (Some(Arc::new(sample_all())), Some(sender));
         };
         let stage = TestWorker::with_options(edit, &config_with_phases(2, Vec::new()), script);
-        let mut scene = Scene { stage, received: seen, exported };
+        let mut scene = Scene { stage, received, exported };
         let head = scene.send_request("").await;
         let (traced, exchange) = scene.only().await;
         assert_eq!(parent(&head).1, attempt(&traced, 1));
@@ -402,7 +398,7 @@ async fn a_hedged_connect_is_one_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_that_are_asked_and_copies_get_the_server_span() {
+async fn queried_services_and_copies_get_the_server_span() {
     run_local(async {
         let config = config_with_phases(1, vec![auth_phases(auth()), mirror(1024)]);
         let mut scene = Scene::with_config(sample_all(), config, |_| Some(ok()));
@@ -410,8 +406,8 @@ async fn services_that_are_asked_and_copies_get_the_server_span() {
         let (traced, _) = scene.only().await;
         let server = format!("{:016x}", traced.context.span_id);
         for (number, span) in [(100, server.clone()), (0, attempt(&traced, 1)), (101, server)] {
-            let seen = scene.received.borrow();
-            let (_, head) = seen.iter().find(|(to, _)| *to == number).unwrap();
+            let received = scene.received.borrow();
+            let (_, head) = received.iter().find(|(to, _)| *to == number).unwrap();
             assert_eq!(parent(head), (trace(&traced), span, "01".to_owned()), "{number}");
         }
         // For an unsampled trace they get what the client sent.
@@ -420,9 +416,9 @@ async fn services_that_are_asked_and_copies_get_the_server_span() {
         let value = format!("00-{TRACE}-{SPAN}-00");
         scene.send_request(&format!("traceparent: {value}\r\n")).await;
         run_ready_tasks().await;
-        let seen = scene.received.borrow();
-        assert_eq!(seen.len(), 3);
-        assert!(seen.iter().all(|(_, head)| field(head, "traceparent") == Some(&value)), "{seen:?}");
+        let received = scene.received.borrow();
+        assert_eq!(received.len(), 3);
+        assert!(received.iter().all(|(_, head)| field(head, "traceparent") == Some(&value)), "{received:?}");
     })
     .await;
 }
@@ -504,7 +500,7 @@ async fn b3_is_read_where_there_is_no_traceparent_and_both_forms_are_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b3_of_a_trace_that_is_not_sampled_stays_and_the_other_form_is_added() {
+async fn b3_headers_of_an_unsampled_trace_are_kept_and_the_other_form_is_added() {
     run_local(async {
         let mut scene = Scene::new(with_b3(by_parent()));
         for (lines, traceparent, b3) in [
@@ -540,7 +536,7 @@ async fn b3_of_a_trace_that_is_not_sampled_stays_and_the_other_form_is_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rule_comes_before_the_listener_and_the_listener_before_the_process() {
+async fn the_rule_takes_precedence_over_the_listener_and_the_listener_over_the_process() {
     let off = Tracing::off;
     let of_rule =
         |tracing: Option<Tracing>| vec![Phases { tracing: tracing.map(Arc::new), ..Phases::default() }];
@@ -586,7 +582,7 @@ async fn spans_are_named_by_the_configuration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_a_rule_is_traced_and_one_that_is_malformed_is_not() {
+async fn an_unrouted_request_is_traced_and_a_malformed_one_is_not() {
     run_local(async {
         let mut config = config_with_phases(1, Vec::new());
         config.hosts.clear();
@@ -659,19 +655,21 @@ async fn exchanges_are_dropped_and_counted_when_the_channel_is_full() {
 #[tokio::test(start_paused = true)]
 async fn contexts_are_sent_without_an_exporter() {
     run_local(async {
-        let seen = ReceivedRequests::default();
+        let received = ReceivedRequests::default();
         let script = {
-            let seen = Rc::clone(&seen);
+            let received = Rc::clone(&received);
             move |_| {
-                let seen = Rc::clone(&seen);
-                ScriptedConnect::served_by(move |stream| serve_responses(0, ok().as_bytes(), seen, stream))
+                let received = Rc::clone(&received);
+                ScriptedConnect::served_by(move |stream| {
+                    serve_responses(0, ok().as_bytes(), received, stream)
+                })
             }
         };
         let edit =
             |options: &mut crate::options::ProxyOptions| options.tracing = Some(Arc::new(sample_all()));
         let stage = TestWorker::with_options(edit, &config_with_phases(1, Vec::new()), script);
         assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 200);
-        assert_eq!(parent(&seen.borrow()[0].1).2, "01");
+        assert_eq!(parent(&received.borrow()[0].1).2, "01");
         run_ready_tasks().await;
         stage.worker.tick();
         assert_eq!(stage.metric_value("fairway_trace_exchanges_dropped_total"), 0);

@@ -84,7 +84,7 @@ fn connects_to(stage: &TestWorker, number: u16) -> usize {
 const FULL_METRIC: &str = "fairway_faults_total{reason=\"endpoints_full\"}";
 
 #[tokio::test(start_paused = true)]
-async fn one_request_too_many_is_503_and_its_connection_goes_on() {
+async fn a_request_beyond_the_limit_is_503_and_its_connection_continues() {
     run_local(async {
         let stage = stage(2, within(2), |_| ScriptedConnect::served_by(|stream| serve_after(stream, SECOND)));
         let under_way = start_requests(&stage, 4).await;
@@ -108,7 +108,7 @@ async fn one_request_too_many_is_503_and_its_connection_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_is_full_is_passed_over() {
+async fn a_full_endpoint_is_skipped() {
     run_local(async {
         let script = |to| match to == endpoint(0) {
             true => ScriptedConnect::served_by(|stream| serve_after(stream, 10 * SECOND)),
@@ -126,7 +126,7 @@ async fn an_endpoint_that_is_full_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ejected_endpoint_is_not_asked_because_the_others_are_full() {
+async fn an_ejected_endpoint_is_not_used_even_if_the_others_are_full() {
     run_local(async {
         let script = |to| match to == endpoint(0) {
             true => ScriptedConnect::Refused,
@@ -143,7 +143,7 @@ async fn an_ejected_endpoint_is_not_asked_because_the_others_are_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_answered_where_the_endpoints_for_another_attempt_are_full() {
+async fn a_failure_is_returned_if_the_endpoints_for_another_attempt_are_full() {
     run_local(async {
         let script = |to| match to == endpoint(0) {
             true => ScriptedConnect::served_by(|stream| serve_after(stream, 10 * SECOND)),
@@ -177,7 +177,7 @@ async fn a_late_connect_is_not_raced_with_one_to_an_endpoint_without_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_says_when_connects_are_raced() {
+async fn a_backend_sets_when_connects_are_hedged() {
     run_local(async {
         for (hedge, answered, won) in [(Duration::ZERO, SECOND, 0), (millis(100), millis(100), 1)] {
             let script = |to| {
@@ -199,7 +199,7 @@ async fn a_backend_says_when_connects_are_raced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_says_what_is_tried_again_whatever_the_rule_says() {
+async fn a_backend_overrides_the_retries_of_the_rule() {
     run_local(async {
         let once = Retry { tries: 1, ..Retry::default() };
         let often = Retry { tries: 5, by: RetrySource::Route, backoff: millis(100), ..Retry::default() };
@@ -238,7 +238,7 @@ async fn endpoints_of_a_backend_that_ejects_none_are_always_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_says_how_many_failures_eject_and_for_how_long() {
+async fn a_backend_sets_the_number_of_failures_and_the_time_of_an_ejection() {
     run_local(async {
         let (failures, first, longest) = (NonZeroU8::MIN, 5 * SECOND, 12 * SECOND);
         let script = |to| {
@@ -262,7 +262,7 @@ async fn a_backend_says_how_many_failures_eject_and_for_how_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_nothing_but_traffic_holds_at_once_and_keeps_pools_and_health() {
+async fn a_change_of_traffic_settings_applies_at_once_and_keeps_pools_and_health() {
     run_local(async {
         let script = |to| match to == endpoint(0) {
             true => ScriptedConnect::Refused,
@@ -367,7 +367,8 @@ fn run_case(limit: u32, conducts: Vec<EndpointBehaviour>, calls: Vec<ClientCall>
         let stage = Rc::new(stage(endpoints, within(limit), script));
         let max = Rc::new(Cell::new(0));
         let watching = spawn_local(watch(Rc::clone(&stage), endpoints as u32, Rc::clone(&max)));
-        let calls: Vec<_> = calls.into_iter().map(|one| spawn_local(call(Rc::clone(&stage), one))).collect();
+        let calls: Vec<_> =
+            calls.into_iter().map(|index| spawn_local(call(Rc::clone(&stage), index))).collect();
         for call in calls {
             let status = call.await.unwrap();
             assert!(status.is_none_or(|status| [200, 502, 503, 504].contains(&status)), "{status:?}");

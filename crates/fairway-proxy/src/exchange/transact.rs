@@ -246,18 +246,18 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         client_side: &mut ClientSide<D>,
         body: &mut RequestBody,
     ) -> bool {
-        let seen = Moved { received: body.received(), sent: self.up.sent() };
+        let progress = Moved { received: body.received(), sent: self.up.sent() };
         let mut too_slow = false;
-        if self.last_moved != seen {
+        if self.last_moved != progress {
             // The first poll comes right after the start: the clock was just read.
             if self.last_moved != Moved::default() {
                 let now = Instant::now();
-                if self.last_moved.received != seen.received {
+                if self.last_moved.received != progress.received {
                     too_slow = body.record_wait(now.saturating_duration_since(self.since));
                 }
                 self.since = now;
             }
-            self.last_moved = seen;
+            self.last_moved = progress;
         }
         env.arm(&mut client_side.deadline, self.since, self.step_timeout(env, body));
         too_slow

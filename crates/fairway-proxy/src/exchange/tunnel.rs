@@ -38,7 +38,7 @@ pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
     let mut request = Direction::Open;
     let mut response = Direction::Open;
     let began = down.sent();
-    let mut seen = None;
+    let mut progress = None;
     // Bytes that the endpoint has acknowledged.
     let mut delivered = up.sent();
     poll_fn(|cx| {
@@ -50,8 +50,8 @@ pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
             _ => {}
         }
         let moved = Some((down.progress(), up.sent()));
-        if seen != moved {
-            seen = moved;
+        if progress != moved {
+            progress = moved;
             deadline.set(Instant::now(), idle);
         }
         // The watch runs only while bytes to the endpoint are unacknowledged, so that an idle tunnel is not woken.

@@ -25,7 +25,7 @@ pub(crate) fn copy_auth_headers(auth_check: &ExternalAuthCheck, response: &Head,
 /// Replaces the client's headers with all of the service's, except those that describe the service's response itself.
 fn copy_all_headers(response: &Head, request: &mut Head) {
     let forwarded_headers = || response.fields().filter(|field| !is_about_response(field.known, field.name));
-    request.retain(|field| !forwarded_headers().any(|of| is_same_header(field.name, of.name)));
+    request.retain(|field| !forwarded_headers().any(|header| is_same_header(field.name, header.name)));
     for field in forwarded_headers() {
         request.append(field.name, field.value);
     }
@@ -45,7 +45,7 @@ fn is_about_response(known: Known, name: &[u8]) -> bool {
         b"Server",
         b"Set-Cookie",
     ];
-    known.bit() & OTHERS != 0 || NAMES.iter().any(|of| is_same_header(name, of))
+    known.bit() & OTHERS != 0 || NAMES.iter().any(|header| is_same_header(name, header))
 }
 
 /// Removes the headers of the service from a request that passes without asking it.
@@ -67,9 +67,9 @@ pub(crate) fn is_copied(auth_check: &ExternalAuthCheck, name: &[u8]) -> bool {
 
 /// Whether two names are the same to a CGI-like endpoint, which, like nginx's variables, treats all characters other than
 /// letters and digits alike.
-pub(super) fn is_same_header(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn is_same_header(left: &[u8], right: &[u8]) -> bool {
     let canonical = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
-    one.len() == other.len() && one.iter().map(canonical).eq(other.iter().map(canonical))
+    left.len() == right.len() && left.iter().map(canonical).eq(right.iter().map(canonical))
 }
 
 /// Keeps the cookies of the service for the response to the client.
@@ -86,9 +86,9 @@ pub(crate) fn keep_cookies(response: &Head, buffers: &mut Buffers) {
 }
 
 /// Adds the kept cookies.
-pub(super) fn add_cookies(which: AuthCookies, buffers: &mut Buffers) {
+pub(super) fn add_cookies(kind: AuthCookies, buffers: &mut Buffers) {
     let Buffers { response, extras, .. } = buffers;
-    let added = match which {
+    let added = match kind {
         AuthCookies::Always => true,
         AuthCookies::OfSuccess => {
             matches!(response.status(), 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)

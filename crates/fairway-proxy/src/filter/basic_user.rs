@@ -34,7 +34,7 @@ mod tests {
 
     /// As nginx 1.30.6 reads them.
     #[test]
-    fn the_user_is_the_one_that_nginx_reads() {
+    fn the_basic_user_is_read_as_in_nginx() {
         for (authorization, user) in [
             ("Basic YWRtaW46eA==", "admin"),
             ("basic YWRtaW46eA==", "admin"),

@@ -64,7 +64,7 @@ fn remove_claims(auth: &JwtAuth, request: &mut Head) {
 
 fn remove_headers<'h, H: Iterator<Item = &'h ClaimHeader>>(headers: impl Fn() -> H, request: &mut Head) {
     if headers().next().is_some() {
-        request.retain(|field| !headers().any(|of| is_same_header(field.name, of.header.as_bytes())));
+        request.retain(|field| !headers().any(|header| is_same_header(field.name, header.header.as_bytes())));
     }
 }
 

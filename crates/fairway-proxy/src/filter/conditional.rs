@@ -110,9 +110,13 @@ fn redirect(status: u16, url: &[u8], context: &FilterContext<'_>, buffers: &mut 
 }
 
 /// Sets or adds headers of the response, if its status and the conditions match.
-pub(super) fn on_response(chosen: &CompiledConditionalHeaders, sources: Sources<'_>, buffers: &mut Buffers) {
-    if chosen.is_for(buffers.response.status()) && all_match(&chosen.when, sources, buffers) {
-        edit_headers(chosen, sources, buffers, |buffers| &mut buffers.response);
+pub(super) fn on_response(
+    conditional: &CompiledConditionalHeaders,
+    sources: Sources<'_>,
+    buffers: &mut Buffers,
+) {
+    if conditional.is_for(buffers.response.status()) && all_match(&conditional.when, sources, buffers) {
+        edit_headers(conditional, sources, buffers, |buffers| &mut buffers.response);
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn find<'b>(
     intake: &Intake,
     buffers: &'b Buffers,
 ) -> Credential<'b> {
-    let places = locations.iter().map(|location| match location {
+    let candidates = locations.iter().map(|location| match location {
         CredentialLocation::Header { name, prefix } => {
             let values = buffers.request.all_named(name.as_bytes());
             only_value(values.filter_map(|value| strip_scheme(value, prefix.as_bytes())))
@@ -33,7 +33,7 @@ pub(crate) fn find<'b>(
         }
         CredentialLocation::Query(name) => only_value(values(intake.query(buffers), b'&', name.as_bytes())),
     });
-    let mut found = places.filter(|credential| *credential != Credential::Absent);
+    let mut found = candidates.filter(|credential| *credential != Credential::Absent);
     found.next().unwrap_or(Credential::Absent)
 }
 

@@ -92,7 +92,7 @@ fn push_path(
     buffers: &Buffers,
 ) {
     let received = context.intake.received(buffers);
-    let own = received.split(|byte| *byte == b'?').next().unwrap_or(received);
+    let received_path = received.split(|byte| *byte == b'?').next().unwrap_or(received);
     if let Some(PathRewrite::Full(full)) = path {
         // The API server also accepts a path without a leading slash, which would extend the host name.
         if !full.starts_with('/') {
@@ -107,7 +107,7 @@ fn push_path(
     });
     if !applied {
         location.truncate(start);
-        location.extend_from_slice(own);
+        location.extend_from_slice(received_path);
     }
 }
 

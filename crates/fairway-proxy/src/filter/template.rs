@@ -178,7 +178,7 @@ mod tests {
 
     /// The results of nginx 1.30.6, except for pairs after a comma ([`cookie::find`]).
     #[test]
-    fn a_cookie_is_the_one_that_nginx_reads() {
+    fn a_cookie_is_read_as_in_nginx() {
         let cases: [(&[&str], &str); 35] = [
             (&["ADMIN=1"], "1"),
             (&["x=2;admin=1"], "1"),

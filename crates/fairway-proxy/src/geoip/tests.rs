@@ -281,7 +281,7 @@ fn costs() {
     };
     let networks = 0..NETWORK_COUNT;
     let name = |number: u32| format!("{}/24", std::net::Ipv4Addr::from(0x1000_0000 + (number << 8)));
-    let places = networks.clone().fold(Mmdb::new("GeoLite2-City", BUILD_TIME), |mmdb, number| {
+    let database = networks.clone().fold(Mmdb::new("GeoLite2-City", BUILD_TIME), |mmdb, number| {
         mmdb.with_network(&name(number), &city(number))
     });
     let asns = networks.fold(Mmdb::new("GeoLite2-ASN", BUILD_TIME), |mmdb, number| {
@@ -289,9 +289,9 @@ fn costs() {
     });
     let folder = tempfile::tempdir().unwrap();
     let paths = [folder.path().join("city"), folder.path().join("asn")];
-    fs::write(&paths[0], places.bytes()).unwrap();
+    fs::write(&paths[0], database.bytes()).unwrap();
     fs::write(&paths[1], asns.bytes()).unwrap();
-    drop((places, asns));
+    drop((database, asns));
     let (before, began) = (resident(), std::time::Instant::now());
     let geoip = GeoIp::default();
     let mut files = DatabaseFiles::new(&paths, &geoip.0);
@@ -302,11 +302,11 @@ fn costs() {
     }
     println!("read and verified in {took:?}; resident {before} MiB before, {} MiB after", resident());
     let view = geoip.view();
-    let some = |fields: &[GeoField]| fields.iter().copied().collect();
+    let set_of = |fields: &[GeoField]| fields.iter().copied().collect();
     for (what, fields) in [
-        ("country", some(&[GeoField::CountryCode])),
-        ("asn", some(&[GeoField::Asn])),
-        ("country, asn", some(&[GeoField::CountryCode, GeoField::Asn])),
+        ("country", set_of(&[GeoField::CountryCode])),
+        ("asn", set_of(&[GeoField::Asn])),
+        ("country, asn", set_of(&[GeoField::CountryCode, GeoField::Asn])),
         ("all", all_fields()),
     ] {
         let [same, other] = cost(&view, fields);

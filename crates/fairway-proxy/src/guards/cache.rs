@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_is_kept_for_its_time_and_under_its_tag_only() {
+    async fn a_value_is_cached_until_it_expires_and_under_its_tag_only() {
         let cache = ExpiringCache::with_max_entry_bytes(MAX_ENTRY_BYTES);
         let (tag, other) = (cache.tag(&[b"ab", b"c"]), cache.tag(&[b"a", b"bc"]));
         cache.insert(tag, "alice", SMALL, Duration::from_secs(5));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_gives_way_to_what_is_too_much() {
+    async fn the_oldest_entry_is_evicted_beyond_the_limit() {
         let cache = ExpiringCache::with_max_entry_bytes(MAX_ENTRY_BYTES);
         let tag = |number: usize| cache.tag(&[&number.to_be_bytes()]);
         for number in 0..MAX_ENTRIES + 2 {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_replaced_over_and_over_pushes_out_no_others() {
+    async fn a_frequently_replaced_entry_evicts_no_others() {
         let cache = ExpiringCache::with_max_entry_bytes(MAX_ENTRY_BYTES);
         let (often, once) = (cache.tag(&[b"often"]), cache.tag(&[b"once"]));
         for _ in 0..3 * MAX_ENTRIES {

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_worker_asks_and_all_get_the_keys() {
+    async fn one_worker_fetches_the_keys_and_all_get_them() {
         let [one, other] = two_workers();
         let fetched = fetch(&one).expect("nobody has asked");
         let DocumentLookup::Awaited(mut updates, None) = other.find(&ID, Instant::now()) else {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_are_refreshed_while_they_are_used_and_kept_while_the_issuer_is_away() {
+    async fn used_keys_are_refreshed_and_kept_while_the_issuer_is_down() {
         let [sets, _] = two_workers();
         fetch(&sets).expect("nobody has asked").succeed(
             SET.to_owned(),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_that_nobody_used_for_long_are_not_used_before_they_are_refreshed() {
+    async fn keys_unused_for_long_are_refreshed_before_use() {
         let [sets, _] = two_workers();
         fetch(&sets).expect("nobody has asked").succeed(SET.to_owned(), SET.as_bytes(), None);
         tokio::time::advance(DEFAULT_LIFETIME + STALE_USE_TIME).await;
@@ -360,7 +360,7 @@ mod tests {
 
     /// A failed attempt says nothing about the issuer hours later.
     #[tokio::test(start_paused = true)]
-    async fn an_outage_that_is_long_over_keeps_no_old_keys() {
+    async fn an_outage_long_ago_does_not_keep_old_keys() {
         let [sets, _] = two_workers();
         fetch(&sets).expect("nobody has asked").succeed(SET.to_owned(), SET.as_bytes(), None);
         tokio::time::advance(DEFAULT_LIFETIME).await;
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unknown_key_asks_once_in_an_interval() {
+    async fn an_unknown_key_causes_one_fetch_per_interval() {
         let [sets, _] = two_workers();
         fetch(&sets).expect("nobody has asked").succeed(SET.to_owned(), SET.as_bytes(), None);
         assert!(sets.refresh(&ID, Instant::now()).is_none(), "it was asked just now");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_issuer_that_does_not_answer_is_asked_again_later() {
+    async fn an_unresponsive_issuer_is_queried_again_later() {
         let [sets, _] = two_workers();
         drop(fetch(&sets).expect("nobody has asked"));
         assert!(matches!(sets.find(&ID, Instant::now()), DocumentLookup::Unavailable));

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_or_cannot_be_told_is_not_said_to_be_shared() {
+    fn a_logout_that_cannot_be_stored_is_not_reported_as_shared() {
         let logouts = Logouts::default();
         assert_eq!(logouts.end(logout(1, 1, 10), 0).map(|shared| shared.is_some()), Ok(false), "alone");
         let (ready, shared) = oneshot::channel();

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_the_newest_piece_of_whoever_has_the_most_gives_way() {
+    fn without_room_the_newest_item_of_the_largest_owner_is_dropped() {
         let queue = queue_of(3, &[("a", 1), ("a", 2), ("a", 3)]);
         assert_eq!(queue.push(&"a".into(), 4), Err(4), "its own does not");
         assert_eq!(queue.push(&"b".into(), 5), Ok(()));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_ends_those_who_wait_and_drops_what_does() {
+    fn a_closed_queue_ends_its_waiters_and_drops_its_items() {
         let queue = Arc::new(queue_of(3, &[("a", 1)]));
         assert_eq!(queue.next(), Some(1));
         let waiter = std::thread::spawn({

@@ -39,9 +39,9 @@ pub(crate) struct VerifiedToken {
 impl VerifiedToken {
     /// Creates a token with the headers for these claims.
     pub(crate) fn new(issuer: usize, claims: Claims, headers: &[ClaimHeader]) -> Arc<Self> {
-        let claim_headers = headers.iter().filter_map(|of| {
-            let value = claims.header_value(&of.claim)?.into_owned();
-            Some((Arc::clone(&of.header), value))
+        let claim_headers = headers.iter().filter_map(|header| {
+            let value = claims.header_value(&header.claim)?.into_owned();
+            Some((Arc::clone(&header.header), value))
         });
         let headers = claim_headers.collect();
         Arc::new(Self { issuer, claims, headers })

@@ -257,9 +257,9 @@ impl<F: Forward> Datagrams<F> {
     }
 
     fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let more = self.forwarding.poll_receive(cx).is_ready();
+        let has_more = self.forwarding.poll_receive(cx).is_ready();
         self.poll_idle(cx);
-        if more {
+        if has_more {
             go_on_later(cx);
         }
         Poll::Pending

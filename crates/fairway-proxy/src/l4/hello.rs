@@ -161,8 +161,8 @@ impl HelloReader {
         match self.message[..] {
             [kind, ..] if kind != CLIENT_HELLO => Err(NotClientHello),
             [_, a, b, c, ..] => {
-                let whole = MESSAGE_HEADER_BYTES + be_number(&[a, b, c]);
-                if whole > MAX_MESSAGE_BYTES { Err(NotClientHello) } else { Ok(whole - self.message.len()) }
+                let length = MESSAGE_HEADER_BYTES + be_number(&[a, b, c]);
+                if length > MAX_MESSAGE_BYTES { Err(NotClientHello) } else { Ok(length - self.message.len()) }
             }
             _ => Ok(MESSAGE_HEADER_BYTES - self.message.len()),
         }

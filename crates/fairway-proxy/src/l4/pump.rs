@@ -166,11 +166,11 @@ fn send_or_queue<T: Transport>(
     workspace: &Workspace,
     bytes: &[u8],
 ) -> io::Result<()> {
-    let taken = match to.poll_write(cx, bytes) {
+    let written = match to.poll_write(cx, bytes) {
         Poll::Ready(taken) => taken?,
         Poll::Pending => 0,
     };
-    match &bytes[taken..] {
+    match &bytes[written..] {
         [] => Ok(()),
         rest => to.send(cx, workspace, rest),
     }
@@ -226,9 +226,9 @@ mod tests {
         let (workspace, mut pump) = (Workspace::new(), Pump::default());
         let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, &mut near, &mut far))).await;
         assert!(pumped.is_pending());
-        let mut seen = vec![0; 5_000];
-        endpoint.read_exact(&mut seen).await.unwrap();
-        assert!(seen.iter().all(|byte| *byte == 7));
+        let mut buffer = vec![0; 5_000];
+        endpoint.read_exact(&mut buffer).await.unwrap();
+        assert!(buffer.iter().all(|byte| *byte == 7));
         let mut lent = Vec::new();
         workspace.lend(&mut lent);
         assert!(lent.capacity() >= 5_000, "others have it now");
@@ -242,8 +242,8 @@ mod tests {
         loop {
             let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, &mut near, &mut far))).await;
             assert!(pumped.is_pending());
-            let more = tokio::time::timeout(std::time::Duration::ZERO, endpoint.write(&[7; 1_000])).await;
-            let Ok(Ok(count)) = more else { break };
+            let write = tokio::time::timeout(std::time::Duration::ZERO, endpoint.write(&[7; 1_000])).await;
+            let Ok(Ok(count)) = write else { break };
             written += count;
         }
         // The capacity of the pipes, and one read.

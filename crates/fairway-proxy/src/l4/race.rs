@@ -86,8 +86,8 @@ impl<T, S, E> Race<T, S, E> {
     }
 
     /// Removes the first connect for which `which` holds.
-    pub(crate) fn take(&mut self, which: impl Fn(&T) -> bool) -> Option<T> {
-        let at = self.racers.iter().position(|racer| which(&racer.token))?;
+    pub(crate) fn take(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let at = self.racers.iter().position(|racer| is_wanted(&racer.token))?;
         Some(self.racers.swap_remove(at).token)
     }
 
@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(next(&mut race, start).await, ("late".to_owned(), 250));
         race.enter(2, after(100, Ok("fast")), None);
         assert_eq!(next(&mut race, start).await, ("2 fast 100".to_owned(), 350));
-        let left: Vec<_> = race.into_racers().into_iter().map(|racer| racer.token).collect();
-        assert_eq!(left, [1]);
+        let tokens: Vec<_> = race.into_racers().into_iter().map(|racer| racer.token).collect();
+        assert_eq!(tokens, [1]);
     }
 
     #[tokio::test(start_paused = true)]

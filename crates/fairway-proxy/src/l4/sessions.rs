@@ -233,19 +233,19 @@ mod tests {
             // Least recently active first: client, key and last activity.
             let mut list: Vec<(u16, SessionKey, Instant)> = Vec::new();
             for step in steps {
-                let place = |port: u16| list.iter().position(|(other, ..)| *other == port);
+                let index = |port: u16| list.iter().position(|(other, ..)| *other == port);
                 match step {
-                    Step::Begin(port) => match (sessions.start(client(port), now, |_| port), place(port)) {
+                    Step::Begin(port) => match (sessions.start(client(port), now, |_| port), index(port)) {
                         (Ok(key), None) => list.push((port, key, now)),
                         (Err(_), Some(_)) => {}
                         (begun, known) => prop_assert!(false, "{begun:?} {known:?}"),
                     },
-                    Step::Touch(port) => if let Some(at) = place(port) {
+                    Step::Touch(port) => if let Some(at) = index(port) {
                         let (_, key, _) = list.remove(at);
                         sessions.touch(key, now);
                         list.push((port, key, now));
                     },
-                    Step::End(port) => if let Some(at) = place(port) {
+                    Step::End(port) => if let Some(at) = index(port) {
                         prop_assert_eq!(sessions.end(list.remove(at).1), Some(port));
                     },
                     Step::Expire => {

@@ -52,19 +52,19 @@ fn sockets_stay_with_their_address_and_close_without_it() {
     let mut sockets = Sockets::new(2, 8);
     let first = sockets.update(&snapshot(&config(&[("a", Http, 80), ("b", Http, 80)]))).0;
     let a = first.addresses("a")[0];
-    let taken = first.ports()[0].sockets.take(0).unwrap();
+    let socket = first.ports()[0].sockets.take(0).unwrap();
     assert!(first.ports()[0].sockets.take(0).is_none() && first.ports()[0].sockets.take(2).is_none());
     let second = sockets.update(&snapshot(&config(&[("a", Http, 90)]))).0;
     assert_eq!((second.addresses("a"), second.addresses("b")), (vec![a], vec![]));
     assert_eq!(second.ports()[0].sockets.id, first.ports()[0].sockets.id);
     assert!(second.ports()[0].sockets.take(1).is_some(), "the other worker's still waits");
-    let PortSocket::Tcp(taken) = taken else { panic!("{taken:?}") };
+    let PortSocket::Tcp(taken) = socket else { panic!("{socket:?}") };
     assert_eq!(taken.local_addr().unwrap(), a);
     assert!(first.ports()[1].sockets.take(0).is_none(), "the sockets of b are closed");
 }
 
 #[test]
-fn redirects_lead_to_the_https_listener_with_the_same_table() {
+fn redirects_use_the_https_listener_with_the_same_table() {
     use ListenerProtocol::{Http, Https};
     let mut config = config(&[("plain", Http, 80), ("over-tls", Https, 8443), ("zz", Https, 9443)]);
     let other = Listener { table: "other".into(), ..Listener::new("elsewhere", Https, 7443, "other") };
@@ -208,7 +208,7 @@ fn a_port_taken_for_udp_leaves_http1_and_http2() {
     let mut config = with_http3(&[("a", ListenerProtocol::Https, 443), ("pass", ListenerProtocol::Tls, 443)]);
     // An address of its own, as below.
     let address: SocketAddr = "127.0.53.54:20054".parse().unwrap();
-    let taken = UdpSocket::bind(address).unwrap();
+    let bound = UdpSocket::bind(address).unwrap();
     for name in ["a", "pass"] {
         edited(&mut config, name, |listener| listener.bind = vec![address]);
     }
@@ -226,7 +226,7 @@ fn a_port_taken_for_udp_leaves_http1_and_http2() {
     assert_eq!((&**name, *at), ("a", address));
     assert!(why.starts_with("UDP, for HTTP/3: "), "{why}");
     assert!(sockets.update(&snapshot(&config)).1.is_empty(), "it is said once");
-    drop(taken);
+    drop(bound);
     let again = sockets.update(&snapshot(&config)).0;
     assert!(has_http3(&again, "a") && sockets.is_fully_bound());
 }

@@ -20,9 +20,9 @@ pub(crate) fn write_metric(out: &mut String, name: &str, kind: &str, labels: &st
 }
 
 /// Joins two label texts; either may be empty.
-pub(crate) fn join_labels(labels: &str, more: &str) -> String {
-    let comma = if labels.is_empty() || more.is_empty() { "" } else { "," };
-    format!("{labels}{comma}{more}")
+pub(crate) fn join_labels(labels: &str, labels_to_add: &str) -> String {
+    let comma = if labels.is_empty() || labels_to_add.is_empty() { "" } else { "," };
+    format!("{labels}{comma}{labels_to_add}")
 }
 
 /// Escapes a label value.

@@ -253,8 +253,8 @@ mod tests {
             table.slot_for(number << 17, labels(&format!("/{number}")));
         }
         let (known, first, second) = (1 << 40, 2 << 40, 3 << 40);
-        let place = table.slot_for(known, labels("/7"));
-        assert_eq!(place, SeriesSlot { index: 7, is_folded: false }, "a changed rule finds its series");
+        let slot = table.slot_for(known, labels("/7"));
+        assert_eq!(slot, SeriesSlot { index: 7, is_folded: false }, "a changed rule finds its series");
         let nameless = table.slot_for(first, labels("/new"));
         assert_eq!(table.slot_for(second, labels("/newer")), nameless);
         assert!(nameless.is_folded, "what is counted there is counted as folded");

@@ -150,9 +150,9 @@ impl Http3Configs {
         if known.len() >= MAX_CONFIGS {
             known.clear();
         }
-        let mut own = ServerConfig::clone(&config);
-        restrict_to_http3(&mut own);
-        let with_http3 = Arc::new(own);
+        let mut copy = ServerConfig::clone(&config);
+        restrict_to_http3(&mut copy);
+        let with_http3 = Arc::new(copy);
         known
             .insert(at, Http3Config { tcp_config: Arc::downgrade(&config), config: Arc::clone(&with_http3) });
         with_http3
@@ -188,9 +188,9 @@ mod tests {
         assert_eq!(first.alpn_protocols, [b"h3"]);
         assert!(shared.alpn_protocols.is_empty(), "those of TCP stay");
         assert!(Arc::ptr_eq(&first, &configs.for_http3(Arc::clone(&shared))));
-        let own = config();
-        let at = Arc::as_ptr(&own);
-        assert_eq!(Arc::as_ptr(&configs.for_http3(own)), at);
+        let config = config();
+        let at = Arc::as_ptr(&config);
+        assert_eq!(Arc::as_ptr(&configs.for_http3(config)), at);
         assert_eq!(configs.0.borrow().len(), 1);
     }
 

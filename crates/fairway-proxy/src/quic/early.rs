@@ -71,11 +71,11 @@ impl EarlySessions {
         if !config.ticketer.enabled() {
             return config;
         }
-        let mut own = ServerConfig::clone(&config);
-        own.ticketer = Arc::new(NoTickets);
-        own.session_storage = Arc::new(OwnedSessions { sessions: self.clone(), owner });
-        own.max_early_data_size = MAX_EARLY_DATA_SIZE;
-        Arc::new(own)
+        let mut copy = ServerConfig::clone(&config);
+        copy.ticketer = Arc::new(NoTickets);
+        copy.session_storage = Arc::new(OwnedSessions { sessions: self.clone(), owner });
+        copy.max_early_data_size = MAX_EARLY_DATA_SIZE;
+        Arc::new(copy)
     }
 
     // Insertions and removals are atomic: a panic leaves the maps consistent.

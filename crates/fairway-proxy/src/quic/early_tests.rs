@@ -40,10 +40,10 @@ impl ReceivedHeads {
         while let Ok(byte) = stream.read_u8().await {
             head.push(byte);
             if head.ends_with(b"\r\n\r\n") {
-                let whole = String::from_utf8(std::mem::take(&mut head)).unwrap();
+                let request = String::from_utf8(std::mem::take(&mut head)).unwrap();
                 // The end of an empty chunked body looks like a head.
-                if whole != "0\r\n\r\n" {
-                    self.0.borrow_mut().push(whole.to_ascii_lowercase());
+                if request != "0\r\n\r\n" {
+                    self.0.borrow_mut().push(request.to_ascii_lowercase());
                     stream.write_all(response).await.unwrap();
                 }
             }
@@ -105,7 +105,7 @@ async fn nowhere() -> (UdpSocket, SocketAddr) {
 }
 
 #[tokio::test]
-async fn a_safe_request_is_answered_before_the_handshake_is_complete() {
+async fn a_safe_request_is_served_before_the_handshake_is_complete() {
     run_local(async {
         let heads = ReceivedHeads::default();
         let process =
@@ -314,7 +314,7 @@ async fn an_endless_handshake_times_out_with_its_waiting_requests() {
 }
 
 #[tokio::test]
-async fn a_425_goes_to_the_client_and_is_not_retried() {
+async fn a_425_is_forwarded_to_the_client_and_not_retried() {
     run_local(async {
         let heads = ReceivedHeads::default();
         let retried = Phases::from(Forwarding { retry_statuses: vec![425], ..Forwarding::default() });

@@ -118,8 +118,8 @@ impl HandshakeDriver {
                 _ => {}
             }
         }
-        let left = (client.started_at + self.timeout).saturating_duration_since(now);
-        if left.is_zero() && !quic.is_closed() {
+        let time_left = (client.started_at + self.timeout).saturating_duration_since(now);
+        if time_left.is_zero() && !quic.is_closed() {
             quic.close(now.into_std(), VarInt::from_u32(0), Bytes::new());
         }
         link.poll_output(cx, quic, now.into_std());
@@ -127,7 +127,7 @@ impl HandshakeDriver {
             return Poll::Ready(Err(Fault::ClientTimeout));
         }
         let quic_timeout = quic.poll_timeout().map(|at| at.saturating_duration_since(now.into_std()));
-        self.deadline.set(now, quic_timeout.map_or(left, |quic| quic.min(left)));
+        self.deadline.set(now, quic_timeout.map_or(time_left, |quic| quic.min(time_left)));
         if self.deadline.poll_passed(cx).is_ready() {
             cx.waker().wake_by_ref();
         }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_nothing_in_common_but_their_length() {
+    fn ids_have_only_their_length_in_common() {
         let key = IdKey::new();
         let (one, two) = (key.issue(1, 0), key.issue(1, 0));
         assert_ne!(one[..NONCE_BYTES], two[..NONCE_BYTES]);
@@ -189,10 +189,11 @@ mod tests {
         let tickets = SessionTickets::default();
         let resets = Arc::new(ResetKey::new(tickets.clone()));
         let mut generator = IdGenerator::new(IdKey::new(), 3, Arc::clone(&resets));
-        let own = generator.generate_cid();
+        let own_id = generator.generate_cid();
         let foreign = |secret| ConnectionId::new(&IdKey::new().issue(0, secret));
         assert!(
-            generator.validate(&own).is_ok() && generator.validate(&foreign(resets.secret_name())).is_err()
+            generator.validate(&own_id).is_ok()
+                && generator.validate(&foreign(resets.secret_name())).is_err()
         );
         tickets.adopt(&[fairway_model::SharedTicketSecret {
             secret: fairway_model::TicketSecret::new(b"shared".to_vec()),
@@ -201,7 +202,7 @@ mod tests {
         }]);
         let name = resets.secret_name();
         assert_eq!(generator.generate_cid().last(), Some(&name));
-        assert!(generator.validate(&own).is_ok() && generator.validate(&foreign(name)).is_ok());
+        assert!(generator.validate(&own_id).is_ok() && generator.validate(&foreign(name)).is_ok());
         assert!(generator.validate(&foreign(!name)).is_err(), "of a secret that is not known");
     }
 

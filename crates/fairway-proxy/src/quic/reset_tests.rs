@@ -65,7 +65,7 @@ async fn a_packet_of_a_forgotten_connection_gets_a_stateless_reset() {
 }
 
 #[tokio::test]
-async fn a_packet_for_a_worker_that_is_gone_is_answered_here() {
+async fn a_packet_for_a_removed_worker_gets_a_reset_here() {
     run_local(async {
         let process = Process::start(2, &config(&["a.test"], |_| {})).await;
         process.shared.unregister(quic_port(&process.workers[0]), 1);

@@ -195,7 +195,7 @@ async fn clients_validate_their_address_while_many_handshakes_are_in_progress() 
 }
 
 #[tokio::test]
-async fn a_client_that_only_starts_handshakes_locks_nobody_out() {
+async fn a_client_that_only_starts_handshakes_does_not_block_others() {
     run_local(async {
         let patient = |listener: &mut fairway_model::Listener| {
             listener.clients.handshake_timeout = Some(Duration::from_secs(600));
@@ -251,7 +251,7 @@ async fn a_draining_worker_serves_open_connections_and_refuses_new_ones() {
     run_local(async {
         let mut process = Process::start(1, &config(&["a.test"], |_| {})).await;
         let mut client = Client::new(client_tls(&["h3"])).await;
-        let there = client.connect(process.addresses[0], "a.test");
+        let connection = client.connect(process.addresses[0], "a.test");
         // Unchanged, because its handshake is incomplete.
         client.send().await;
         wait_until(|| process.metric_value(0, "fairway_connections_open") == 1).await;
@@ -262,8 +262,8 @@ async fn a_draining_worker_serves_open_connections_and_refuses_new_ones() {
             code(other.finish_handshake(late).await),
             u64::from(TransportErrorCode::CONNECTION_REFUSED)
         );
-        assert_eq!(client.finish_handshake(there).await, None);
-        let quic = &mut client.connections.get_mut(&there).unwrap().quic;
+        assert_eq!(client.finish_handshake(connection).await, None);
+        let quic = &mut client.connections.get_mut(&connection).unwrap().quic;
         quic.close(std::time::Instant::now(), VarInt::from_u32(0x100), bytes::Bytes::new());
         let task = process.tasks.remove(0);
         client.run_until(|_| task.is_finished()).await;

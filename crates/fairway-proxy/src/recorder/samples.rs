@@ -289,9 +289,9 @@ pub(crate) fn recorded_samples(of_workers: Vec<WorkerSamples>, options: Recorder
         exchanges: exchanges_per_worker,
         exchange_seconds: retention.as_secs(),
         sample_seconds: sample_retention(retention).as_secs(),
-        oldest_seconds: of_workers.iter().filter_map(|of| of.oldest_age).max().map(seconds),
-        complete_seconds: of_workers.iter().filter_map(|of| of.complete_for).min().map(seconds),
-        samples: merge_samples(of_workers.into_iter().flat_map(|of| of.samples).collect()),
+        oldest_seconds: of_workers.iter().filter_map(|worker| worker.oldest_age).max().map(seconds),
+        complete_seconds: of_workers.iter().filter_map(|worker| worker.complete_for).min().map(seconds),
+        samples: merge_samples(of_workers.into_iter().flat_map(|worker| worker.samples).collect()),
     }
 }
 

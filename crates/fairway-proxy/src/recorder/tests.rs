@@ -1,4 +1,4 @@
-//! What is recorded, for how long, and what never is.
+//! The contents of the recorder: what it keeps, for how long, and what it never keeps.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -29,9 +29,10 @@ fn peer() -> Peer {
     Peer { listener, scheme: Scheme::Https, client, sender: Sender::Client, details: None }
 }
 
-fn buffers(id: &str, more: &str) -> Buffers {
+fn buffers(id: &str, headers: &str) -> Buffers {
     let mut buffers = Buffers::default();
-    let head = format!("GET /cart?token=secret HTTP/1.1\r\nHost: a.test\r\nX-Request-ID: {id}\r\n{more}\r\n");
+    let head =
+        format!("GET /cart?token=secret HTTP/1.1\r\nHost: a.test\r\nX-Request-ID: {id}\r\n{headers}\r\n");
     fairway_http::http1::HeadParser::new()
         .request(&mut buffers.request, head.as_bytes(), &HeadLimits::default())
         .unwrap();
@@ -133,9 +134,9 @@ async fn expired_exchanges_are_neither_shown_nor_left_in_memory() {
     assert_eq!(ids(&recorder, any_exchange()), ["new"], "before it is erased");
     recorder.tick(Instant::now());
     let rings = recorder.0.as_ref().unwrap().borrow();
-    let left: Vec<u64> =
+    let sequence_numbers: Vec<u64> =
         rings.recent.newest_first().chain(rings.failed.newest_first()).map(|it| it.number).collect();
-    assert_eq!(left, [2, 2], "the new one is a neighbour of the old one");
+    assert_eq!(sequence_numbers, [2, 2], "the new one is a neighbour of the old one");
     drop(rings);
     recorder.clear();
     assert_eq!(ids(&recorder, any_exchange()), [""; 0]);
@@ -146,9 +147,9 @@ async fn expired_exchanges_are_neither_shown_nor_left_in_memory() {
 #[tokio::test(start_paused = true)]
 async fn an_exchange_is_shown_without_its_query_and_its_credentials() {
     let recorder = recorder(40);
-    let more =
+    let secrets =
         "Authorization: Bearer secret\r\nCookie: a=secret\r\nX-Api-Key: secret\r\nUser-Agent: curl/8\r\n";
-    let mut buffers = buffers("4bf9", more);
+    let mut buffers = buffers("4bf9", secrets);
     buffers.addresses.client = Some("203.0.113.7".parse().unwrap());
     let outcome = AttemptOutcome::Fault(Fault::ConnectFailed);
     buffers.extras.record_failed_attempt(

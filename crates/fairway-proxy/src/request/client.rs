@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_cannot_be_read_names_nobody_and_hides_what_stands_before_it() {
+    fn an_unreadable_entry_names_no_client_and_hides_earlier_entries() {
         for entry in [
             "203.0.113.9:port",
             "203.0.113.9:",

@@ -81,9 +81,9 @@ impl CopyReader {
             return Poll::Ready(Err(Failure::Closed));
         }
         if !copy.waiting.is_empty() {
-            let taken = sink(cx, &copy.waiting);
+            let accepted = sink(cx, &copy.waiting);
             copy.waiting.clear();
-            return Poll::Ready(taken.map(|()| BodyStep::More));
+            return Poll::Ready(accepted.map(|()| BodyStep::More));
         }
         if copy.state == CopyProgress::Whole {
             return Poll::Ready(Ok(BodyStep::End));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_once_and_then_the_end() {
+    fn written_data_is_read_once_and_then_ends() {
         let (writer, mut reader) = copy_channel(100);
         writer.write(b"ab");
         writer.write(b"c");

@@ -227,9 +227,10 @@ fn decrement_max_forwards(request: &mut Head) -> Result<(), Fault> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Ok(());
     }
-    let left = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX);
-    let left = left.checked_sub(1).ok_or(Fault::Unsupported)?;
-    request.set(b"Max-Forwards", left.to_string().as_bytes());
+    let remaining =
+        std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX);
+    let decremented = remaining.checked_sub(1).ok_or(Fault::Unsupported)?;
+    request.set(b"Max-Forwards", decremented.to_string().as_bytes());
     Ok(())
 }
 

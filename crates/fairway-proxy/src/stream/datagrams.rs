@@ -128,8 +128,8 @@ impl<N: Network> Forwarder<N> {
             return Err(Fault::Overloaded.label());
         }
         let settings = &adopted.settings().streams.datagrams;
-        let own = adopted.listening().model(listener).and_then(|model| model.clients.connections);
-        let per_listener = own.map_or(settings.sessions, |own| own.get().min(settings.sessions));
+        let own_limit = adopted.listening().model(listener).and_then(|model| model.clients.connections);
+        let per_listener = own_limit.map_or(settings.sessions, |own| own.get().min(settings.sessions));
         let limits = MaxSessions { per_listener, per_client: settings.sessions_per_client };
         let bounds = adopted.listening().session_bounds(listener).ok_or(Fault::NoListener.label())?;
         let counted = bounds.acquire(client.ip(), limits).map_err(|full| match full {
@@ -152,8 +152,8 @@ impl<N: Network> Forwarder<N> {
         let group = adopted.datagram_group(slot, &worker.groups).ok_or(Fault::MissingReference)?;
         let belongs = Session::of_address(group.backend().session.as_ref(), client.ip());
         let (tried, now) = (TriedMembers::default(), Instant::now());
-        let chosen = worker.random(|random| group.pick(&tried, belongs, random, now));
-        Ok((chosen.ok_or_else(|| unpicked_fault(&group))?, group))
+        let picked = worker.random(|random| group.pick(&tried, belongs, random, now));
+        Ok((picked.ok_or_else(|| unpicked_fault(&group))?, group))
     }
 }
 
@@ -256,8 +256,8 @@ impl<N: Network> Forward for Forwarder<N> {
         let stream = listener.and_then(|listener| adopted.stream_route(listener, None).ok());
         let of_route = stream.and_then(|stream| stream.policy().idle_timeout);
         let model = listener.and_then(|listener| adopted.listening().model(listener));
-        let own = of_route.or_else(|| model?.clients.idle_timeout).filter(|own| !own.is_zero());
-        own.unwrap_or(adopted.settings().streams.datagrams.idle_timeout)
+        let timeout = of_route.or_else(|| model?.clients.idle_timeout).filter(|own| !own.is_zero());
+        timeout.unwrap_or(adopted.settings().streams.datagrams.idle_timeout)
     }
 
     fn must_release_address(&self) -> bool {

@@ -27,9 +27,9 @@ pub(crate) struct StreamPeer {
 impl StreamPeer {
     /// Addresses for the PROXY protocol header: the client is connected to `local`, and sees `port`.
     pub(super) fn addresses(&self, local: Option<SocketAddr>, port: u16) -> Addresses {
-        let there =
+        let destination =
             || SocketAddr::new(local.map_or(unspecified_address(self.client.ip()), |local| local.ip()), port);
-        Addresses { source: self.client, destination: self.server.unwrap_or_else(there) }
+        Addresses { source: self.client, destination: self.server.unwrap_or_else(destination) }
     }
 }
 

@@ -107,12 +107,12 @@ async fn bytes_pass_both_ways_and_each_direction_ends_independently() {
         let stage = TestWorker::with_config(&config(1, 1), |_| ScriptedConnect::served_by(serve_echo));
         let (mut client, serving) = client(&stage);
         client.write_all(b"world").await.unwrap();
-        let mut seen = [0; 11];
-        client.read_exact(&mut seen).await.unwrap();
-        assert_eq!(&seen, b"hello world");
+        let mut buffer = [0; 11];
+        client.read_exact(&mut buffer).await.unwrap();
+        assert_eq!(&buffer, b"hello world");
         assert_eq!((stage.metric_value("fairway_streams_open"), ended_streams(&stage, "closed")), (1, 0));
         client.shutdown().await.unwrap();
-        assert_eq!(client.read(&mut seen).await.unwrap(), 0, "the endpoint ends when it has heard of it");
+        assert_eq!(client.read(&mut buffer).await.unwrap(), 0, "the endpoint ends when it has heard of it");
         serving.await.unwrap();
         assert_eq!((stage.metric_value("fairway_streams_open"), ended_streams(&stage, "closed")), (0, 1));
         assert_eq!(stage.metric_value("fairway_stream_received_bytes_total"), 11);
@@ -132,9 +132,9 @@ async fn another_endpoint_is_tried_while_connecting_fails() {
         });
         let began = Instant::now();
         let (mut client, _serving) = client(&stage);
-        let mut seen = [0; 6];
-        client.read_exact(&mut seen).await.unwrap();
-        assert_eq!(&seen, FIRST_BYTES);
+        let mut buffer = [0; 6];
+        client.read_exact(&mut buffer).await.unwrap();
+        assert_eq!(&buffer, FIRST_BYTES);
         let ports: Vec<_> = stage.connects().iter().map(|(_, address)| address.port()).collect();
         assert_eq!((ports, began.elapsed().as_millis()), (vec![0, 1, 2], 250), "the second one is only late");
         assert_eq!(stage.metric_value("fairway_upstream_retries_total"), 1);
@@ -165,10 +165,10 @@ async fn a_connection_idle_for_an_hour_ends_and_any_byte_restarts_the_hour() {
     run_local(async {
         let stage = TestWorker::with_config(&config(1, 1), |_| ScriptedConnect::served_by(serve_echo));
         let (mut client, serving) = client(&stage);
-        let mut seen = [0; 7];
+        let mut buffer = [0; 7];
         sleep(Duration::from_secs(3_599)).await;
         client.write_all(b"!").await.unwrap();
-        client.read_exact(&mut seen).await.unwrap();
+        client.read_exact(&mut buffer).await.unwrap();
         let last = Instant::now();
         serving.await.unwrap();
         assert_eq!((last.elapsed().as_secs(), ended_streams(&stage, "idle")), (3_600, 1));
@@ -207,14 +207,14 @@ async fn streams_of_a_name_no_longer_passed_through_get_the_drain_timeout() {
     run_local(async {
         let stage = TestWorker::with_config(&host_config(), |_| ScriptedConnect::served_by(serve_echo));
         let (mut client, serving) = client(&stage);
-        let mut seen = [0; 6];
-        client.read_exact(&mut seen).await.unwrap();
+        let mut buffer = [0; 6];
+        client.read_exact(&mut buffer).await.unwrap();
         let mut unrelated = host_config();
         unrelated.settings.workers = Some(3);
         stage.publish(&unrelated);
         sleep(Duration::from_secs(300)).await;
         client.write_all(b"still!").await.unwrap();
-        client.read_exact(&mut seen).await.unwrap();
+        client.read_exact(&mut buffer).await.unwrap();
         let mut without = host_config();
         without.streams.clear();
         stage.publish(&without);
@@ -231,16 +231,16 @@ async fn streams_of_a_removed_listener_get_the_drain_timeout() {
     run_local(async {
         let stage = TestWorker::with_config(&config(1, 1), |_| ScriptedConnect::served_by(serve_echo));
         let (mut client, serving) = client(&stage);
-        let mut seen = [0; 6];
-        client.read_exact(&mut seen).await.unwrap();
+        let mut buffer = [0; 6];
+        client.read_exact(&mut buffer).await.unwrap();
         let mut without = config(1, 1);
         without.listeners.remove("streams");
         stage.publish(&without);
         let gone = Instant::now();
         sleep(Duration::from_secs(100)).await;
         client.write_all(b"still!").await.unwrap();
-        client.read_exact(&mut seen).await.unwrap();
-        assert_eq!(&seen, b"still!");
+        client.read_exact(&mut buffer).await.unwrap();
+        assert_eq!(&buffer, b"still!");
         serving.await.unwrap();
         assert_eq!((gone.elapsed().as_secs(), ended_streams(&stage, "drained")), (240, 1));
         stage.check_idle().unwrap();
@@ -256,8 +256,8 @@ async fn a_vanished_endpoint_is_closed() {
         let stage =
             TestWorker::with_config(&config(2, 1), move |_| ScriptedConnect::vanishing(&watched, serve_echo));
         let (mut client, serving) = client(&stage);
-        let mut seen = [0; 6];
-        client.read_exact(&mut seen).await.unwrap();
+        let mut buffer = [0; 6];
+        client.read_exact(&mut buffer).await.unwrap();
         vanished.set(true);
         let began = Instant::now();
         client.write_all(b"anybody").await.unwrap();
@@ -351,20 +351,20 @@ async fn connections_beyond_the_endpoint_limit_are_closed_until_one_ends() {
         let stage = TestWorker::with_config(&with_traffic(config(2, 1), traffic), |_| {
             ScriptedConnect::served_by(serve_echo)
         });
-        let mut seen = [0; 6];
+        let mut buffer = [0; 6];
         let (mut first, mut second) = (client(&stage), client(&stage));
-        first.0.read_exact(&mut seen).await.unwrap();
-        second.0.read_exact(&mut seen).await.unwrap();
+        first.0.read_exact(&mut buffer).await.unwrap();
+        second.0.read_exact(&mut buffer).await.unwrap();
         let (mut third, serving) = client(&stage);
         serving.await.unwrap();
-        assert_eq!(third.read(&mut seen).await.unwrap(), 0);
+        assert_eq!(third.read(&mut buffer).await.unwrap(), 0);
         assert_eq!((ended_streams(&stage, "endpoints_full"), stage.connects().len()), (1, 2));
         let (second, serving) = second;
         drop(second);
         serving.await.unwrap();
         let (mut fourth, _serving) = client(&stage);
-        fourth.read_exact(&mut seen).await.unwrap();
-        assert_eq!(&seen, FIRST_BYTES);
+        fourth.read_exact(&mut buffer).await.unwrap();
+        assert_eq!(&buffer, FIRST_BYTES);
     })
     .await;
 }
@@ -372,9 +372,9 @@ async fn connections_beyond_the_endpoint_limit_are_closed_until_one_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_counts_for_all_workers_until_it_ends() {
     run_local(async {
-        let one = NonZeroU32::new(1);
+        let limit = NonZeroU32::new(1);
         for (requests, connections, reason) in
-            [(one, None, "backend_requests_full"), (None, one, "backend_connections_full")]
+            [(limit, None, "backend_requests_full"), (None, limit, "backend_connections_full")]
         {
             let limits = BackendLimits { requests, connections, pending: 9, ..BackendLimits::default() };
             let traffic = BackendTraffic { limits: Some(limits), ..BackendTraffic::default() };
@@ -391,8 +391,8 @@ async fn a_connection_counts_for_all_workers_until_it_ends() {
             assert_eq!(stages[0].worker.circuits.totals(), CircuitTotals::default());
             let (mut next, _serving) = client(&stages[1]);
             next.write_all(b"world").await.unwrap();
-            let mut seen = [0; 11];
-            next.read_exact(&mut seen).await.unwrap();
+            let mut buffer = [0; 11];
+            next.read_exact(&mut buffer).await.unwrap();
         }
     })
     .await;
@@ -435,7 +435,7 @@ async fn a_listener_sets_the_idle_timeout_of_its_streams() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_while_connecting_leaves_nothing_behind() {
+async fn a_client_that_leaves_while_connecting_leaves_no_state() {
     run_local(async {
         let stage = TestWorker::with_config(&config(2, 1), |_| ScriptedConnect::Silence);
         let (mut client, serving) = client(&stage);
@@ -443,10 +443,10 @@ async fn a_client_that_leaves_while_connecting_leaves_nothing_behind() {
         // Long enough to try the second endpoint as well.
         sleep(Duration::from_millis(400)).await;
         assert!(!serving.is_finished());
-        let left = Instant::now();
+        let left_at = Instant::now();
         drop(client);
         serving.await.unwrap();
-        assert!(left.elapsed() < Duration::from_millis(10), "{:?}", left.elapsed());
+        assert!(left_at.elapsed() < Duration::from_millis(10), "{:?}", left_at.elapsed());
         assert_eq!((stage.connects().len(), ended_streams(&stage, "client_gone")), (2, 1));
         assert_eq!(stage.metric_value("fairway_stream_received_bytes_total"), 11);
         stage.check_idle().unwrap();
@@ -471,9 +471,9 @@ async fn data_sent_while_connecting_arrives_even_after_a_half_close() {
         let (mut client, serving) = client(&stage);
         client.write_all(b"world").await.unwrap();
         client.shutdown().await.unwrap();
-        let mut seen = Vec::new();
-        client.read_to_end(&mut seen).await.unwrap();
-        assert_eq!(seen, b"hello world");
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"hello world");
         serving.await.unwrap();
         assert_eq!(ended_streams(&stage, "closed"), 1);
         stage.check_idle().unwrap();

@@ -68,8 +68,8 @@ impl ChainRules<'_> {
             true => Ok(()),
             false => Err(Error::MaximumPathDepthExceeded),
         };
-        let own = EndEntityCert::try_from(own)?;
-        let path = own.verify_for_usage(
+        let end_entity = EndEntityCert::try_from(own)?;
+        let path = end_entity.verify_for_usage(
             signatures::algorithms().all,
             self.roots.anchors(),
             others,
@@ -104,8 +104,12 @@ fn revocation<'l>(lists: &'l [&'l CertRevocationList<'l>]) -> Option<RevocationO
 
 /// Remaining checks of a directly trusted certificate: validity and key usage (as OpenSSL's
 /// `check_purpose_ssl_server` and `check_purpose_ssl_client`).
-fn check_directly_trusted(own: &CertificateDer<'_>, purpose: Purpose, now: UnixTime) -> Result<(), Error> {
-    let (_, own) = X509Certificate::from_der(own).map_err(|_| Error::BadDer)?;
+fn check_directly_trusted(
+    certificate: &CertificateDer<'_>,
+    purpose: Purpose,
+    now: UnixTime,
+) -> Result<(), Error> {
+    let (_, own) = X509Certificate::from_der(certificate).map_err(|_| Error::BadDer)?;
     check_validity(own.validity(), now)?;
     let is_for = match own.extended_key_usage().map_err(|_| Error::BadDer)? {
         None => true,

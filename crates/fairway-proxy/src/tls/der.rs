@@ -75,17 +75,17 @@ pub(crate) fn sequence(content: &[u8]) -> Vec<u8> {
 pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len().to_be_bytes();
     let significant = &length[length.iter().take_while(|byte| **byte == 0).count()..];
-    let mut whole = vec![tag];
+    let mut encoded = vec![tag];
     match content.len() {
-        0..=0x7f => whole.extend(significant.first().or(Some(&0))),
+        0..=0x7f => encoded.extend(significant.first().or(Some(&0))),
         _ => {
             // At most eight bytes.
-            whole.push(0x80 | u8::try_from(significant.len()).unwrap_or(8));
-            whole.extend(significant);
+            encoded.push(0x80 | u8::try_from(significant.len()).unwrap_or(8));
+            encoded.extend(significant);
         }
     }
-    whole.extend(content);
-    whole
+    encoded.extend(content);
+    encoded
 }
 
 #[cfg(test)]

@@ -150,8 +150,8 @@ impl ServerTls {
             },
             |known| Arc::clone(&known.fallback),
         );
-        let chosen = config.default_certificate.as_ref().and_then(|key| by_key.get(key));
-        let default = Arc::clone(chosen.map_or(&fallback, |identity| &identity.server));
+        let default_certificate = config.default_certificate.as_ref().and_then(|key| by_key.get(key));
+        let default = Arc::clone(default_certificate.map_or(&fallback, |identity| &identity.server));
         let (sources, tickets) = (config.certificates.clone(), self.tickets.clone());
         (Identities { sources, by_key, fallback, default, parameters, tickets }, problems)
     }
@@ -232,9 +232,10 @@ impl Identities {
     ) -> Option<&'k CertificateKey> {
         let usable = || certificates.iter().filter(|key| self.by_key.contains_key(*key));
         let names = |key: &CertificateKey| self.sources.get(key).map_or(&[][..], |source| &source.names);
-        let exact = |key: &&CertificateKey| names(key).iter().any(|of| name == Some(&**of));
-        let wild =
-            |key: &&CertificateKey| name.is_some_and(|name| names(key).iter().any(|of| covers(of, name)));
+        let exact = |key: &&CertificateKey| names(key).iter().any(|pattern| name == Some(&**pattern));
+        let wild = |key: &&CertificateKey| {
+            name.is_some_and(|name| names(key).iter().any(|pattern| covers(pattern, name)))
+        };
         usable().find(exact).or_else(|| usable().find(wild)).or_else(|| usable().next())
     }
 

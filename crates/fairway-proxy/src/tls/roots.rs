@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn only_system_roots_are_trusted_if_there_are_any() {
-        let one = webpki_root_certs::TLS_SERVER_ROOT_CERTS[0].clone();
-        assert_eq!(system_roots_from(vec![one], false).anchors.len(), 1);
+        let root = webpki_root_certs::TLS_SERVER_ROOT_CERTS[0].clone();
+        assert_eq!(system_roots_from(vec![root], false).anchors.len(), 1);
     }
 }

@@ -133,22 +133,22 @@ pub(crate) fn config_for_host(
         }
         ClientAuth::None => builder.with_no_client_auth(),
     };
-    let mut own = builder.with_cert_resolver(Arc::clone(&config.cert_resolver));
-    own.alpn_protocols.clone_from(&config.alpn_protocols);
+    let mut copy = builder.with_cert_resolver(Arc::clone(&config.cert_resolver));
+    copy.alpn_protocols.clone_from(&config.alpn_protocols);
     if let ClientAuth::Verified(..) = clients {
         // Built without a ticketer.
-        own.session_storage = Arc::new(NoServerSessionStorage {});
-        own.send_tls13_tickets = 0;
+        copy.session_storage = Arc::new(NoServerSessionStorage {});
+        copy.send_tls13_tickets = 0;
     } else {
-        own.ticketer = match clients {
+        copy.ticketer = match clients {
             ClientAuth::Unverified(trust) => tickets.ticketer(trust.ticket_group()),
             _ => Arc::clone(&config.ticketer),
         };
-        own.session_storage = Arc::clone(&config.session_storage);
-        own.send_tls13_tickets = config.send_tls13_tickets;
+        copy.session_storage = Arc::clone(&config.session_storage);
+        copy.send_tls13_tickets = config.send_tls13_tickets;
     }
-    own.ignore_client_order = suites.is_some_and(|suites| suites.chosen_by == SuitePreference::Server);
-    Ok(own)
+    copy.ignore_client_order = suites.is_some_and(|suites| suites.chosen_by == SuitePreference::Server);
+    Ok(copy)
 }
 
 /// The versions for rustls.

@@ -143,9 +143,12 @@ pub(crate) fn unverified(version: &SupportedProtocolVersion) -> UpstreamTls {
 
 /// TLS configuration of a backend.
 pub(crate) fn client(tls: &UpstreamTls) -> ClientConfig {
-    let own = authority();
-    let own = SelfSigned { chain: vec![own.der.to_vec()], private_key: own.key.serialize_der() };
-    let server = ServerTls::new(&own, SessionTickets::default()).unwrap();
+    let own_authority = authority();
+    let self_signed = SelfSigned {
+        chain: vec![own_authority.der.to_vec()],
+        private_key: own_authority.key.serialize_der(),
+    };
+    let server = ServerTls::new(&self_signed, SessionTickets::default()).unwrap();
     let (identities, _) = server.identities(&Config::default(), None);
     client_config(tls, &identities).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Which certificates are trusted, in handshakes with endpoints and in verdicts on clients.
+//! Trust in certificates, in handshakes with endpoints and in verdicts on clients.
 
 use std::sync::Arc;
 
@@ -65,9 +65,9 @@ fn a_self_signed_ca_in_the_roots_is_trusted_as_an_endpoint() {
 
 #[test]
 fn a_certificate_in_the_roots_is_only_trusted_within_its_validity_names_and_purpose() {
-    let refused = |what: &str, pinned: &Authority, name: &str| {
+    let refused = |context: &str, pinned: &Authority, name: &str| {
         for verification in [by_chain(&pinned.pem, name), by_subject(&pinned.pem, name)] {
-            assert!(!trusts(&verification, &pinned.der, &pinned.key), "{what}: {verification:?}");
+            assert!(!trusts(&verification, &pinned.der, &pinned.key), "{context}: {verification:?}");
         }
     };
     refused("its name", &self_signed_leaf(|_| {}), "b.test");
@@ -185,8 +185,8 @@ fn an_endpoint_may_have_a_certificate_of_version_1() {
     assert!(!trusts(&by_chain(&authority.pem, "clients"), &past, &key));
     assert!(trusts(&UpstreamVerification::Off, &past, &key));
     // Self-signed, and in the roots itself.
-    let own = issued(&authority, &authority.key, ALWAYS_VALID);
-    assert!(trusts(&by_chain(&pem(&own), "clients"), &own, &authority.key));
+    let version_one = issued(&authority, &authority.key, ALWAYS_VALID);
+    assert!(trusts(&by_chain(&pem(&version_one), "clients"), &version_one, &authority.key));
 }
 
 #[test]

@@ -151,8 +151,8 @@ mod tests {
         key: &KeyPair,
         version: &'static SupportedProtocolVersion,
     ) -> bool {
-        let own = authority();
-        let server = server(certified(own.der.clone(), &own.key), version);
+        let own_authority = authority();
+        let server = server(certified(own_authority.der.clone(), &own_authority.key), version);
         let tickets = SessionTickets::default();
         let client_auth = ClientAuth::Unverified(trust);
         let server =
@@ -167,10 +167,13 @@ mod tests {
         let authority = authority();
         let trust = trust(&authority);
         for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
-            let own = key();
-            assert!(is_let_in(&trust, issued(&authority, &own, ALWAYS_VALID), &own, version), "{version:?}");
+            let own_key = key();
+            assert!(
+                is_let_in(&trust, issued(&authority, &own_key, ALWAYS_VALID), &own_key, version),
+                "{version:?}"
+            );
             let stolen = issued(&authority, &key(), ALWAYS_VALID);
-            assert!(!is_let_in(&trust, stolen, &own, version), "{version:?}");
+            assert!(!is_let_in(&trust, stolen, &own_key, version), "{version:?}");
         }
     }
 }

@@ -16,9 +16,9 @@ pub(crate) fn trace_context(input: &[u8]) {
         sampled: at(3),
         flags: at(4),
     });
-    let whole = values.join(&b',');
-    let is_short = whole.len() <= 512 && whole.split(|byte| *byte == b',').count() <= 32;
-    assert_eq!(is_state_in_bounds(values.into_iter()), is_short, "{}", shown(&whole));
+    let unsplit = values.join(&b',');
+    let is_short = unsplit.len() <= 512 && unsplit.split(|byte| *byte == b',').count() <= 32;
+    assert_eq!(is_state_in_bounds(values.into_iter()), is_short, "{}", shown(&unsplit));
 }
 
 fn trace_parent(value: &[u8]) {
@@ -41,11 +41,11 @@ fn is_trace_parent(value: &[u8]) -> bool {
     let mut parts = value.splitn(5, |byte| *byte == b'-');
     let mut next = || parts.next().unwrap_or_default();
     let (version, trace, parent, flags) = (next(), next(), next(), next());
-    let more = value.get(55..).unwrap_or_default();
+    let suffix = value.get(55..).unwrap_or_default();
     let is_whole = match version {
-        b"00" => more.is_empty(),
+        b"00" => suffix.is_empty(),
         b"ff" => false,
-        _ => more.is_empty() || more[0] == b'-' && value.len() <= 512,
+        _ => suffix.is_empty() || suffix[0] == b'-' && value.len() <= 512,
     };
     is_whole && is_hex(version, 2) && is_id(trace, 32) && is_id(parent, 16) && is_hex(flags, 2)
 }

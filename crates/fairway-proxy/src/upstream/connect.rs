@@ -233,8 +233,8 @@ fn offered_alpn(protocol: BackendProtocol) -> &'static [&'static [u8]] {
 }
 
 /// The protocol that an endpoint chose. Without a choice it is HTTP/1.1, which not every backend may use.
-fn negotiated_protocol(protocol: BackendProtocol, chosen: Option<&[u8]>) -> Result<HopProtocol, Fault> {
-    match (protocol, chosen) {
+fn negotiated_protocol(protocol: BackendProtocol, negotiated: Option<&[u8]>) -> Result<HopProtocol, Fault> {
+    match (protocol, negotiated) {
         (BackendProtocol::Http1, _) => Ok(HopProtocol::Http1),
         (_, Some(b"h2")) => Ok(HopProtocol::Http2),
         (BackendProtocol::Auto, _) => Ok(HopProtocol::Http1),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_adoption_makes_no_tls_settings_anew() {
+    async fn an_adoption_reuses_tls_settings() {
         run_local(async {
             let stage =
                 TestWorker::with_config(&config_with_phases(1, Vec::new()), |_| ScriptedConnect::Refused);

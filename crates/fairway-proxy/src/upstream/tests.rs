@@ -84,7 +84,7 @@ async fn an_idle_connection_is_let_go_after_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_post_takes_a_connection_only_within_a_second_of_its_last_answer() {
+async fn a_post_reuses_a_connection_only_within_a_second_of_its_last_response() {
     run_local(async {
         let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(serve_ok));
         let mut client = stage.client();
@@ -105,7 +105,7 @@ async fn a_post_takes_a_connection_only_within_a_second_of_its_last_answer() {
 const SHORTAGE_ERRORS: [i32; 5] = [12, 23, 24, 99, 105];
 
 #[tokio::test(start_paused = true)]
-async fn what_this_process_lacks_is_a_503_and_no_endpoint_is_blamed_for_it() {
+async fn a_local_shortage_is_503_and_ejects_no_endpoint() {
     run_local(async {
         for error in SHORTAGE_ERRORS {
             let short = Rc::new(Cell::new(true));
@@ -222,7 +222,7 @@ async fn answering_later(mut stream: DuplexStream) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_a_burst_needed_are_kept_for_the_next_one_and_given_up_later() {
+async fn connections_of_a_burst_are_kept_for_the_next_one_and_closed_later() {
     run_local(async {
         const BURST: usize = 400;
         let hour = Duration::from_secs(3600);

@@ -237,11 +237,11 @@ impl<H: Hop> Adopted<H> {
             ListenerProtocol::Tls => self.stream_route(listener, name).map(|_| None)?,
             _ => return Err(Fault::NoListener),
         };
-        let own = host.and_then(|host| host.certificate().zip(Some(&host.key().host)));
+        let own_certificate = host.and_then(|host| host.certificate().zip(Some(&host.key().host)));
         let listed = || self.identities().best_match(&model.tls.certificates, name);
         // For a Gateway at the address of Ingresses, the listener's certificate precedes that of a host which
         // is not more specific.
-        let certificate = match own {
+        let certificate = match own_certificate {
             Some((own, host)) if model.routes.is_some() && host.specificity() <= model.host.specificity() => {
                 listed().or(Some(own))
             }
@@ -276,8 +276,8 @@ impl<H: Hop> Adopted<H> {
             (None, ClientAuth::None) => Arc::clone(config),
             _ => {
                 let (versions, tickets) = (self.identities().versions(), self.identities().tickets());
-                let own = config_for_host(config, versions, suites, client_auth, tickets);
-                Arc::new(own.map_err(|_| Fault::ProtectionUnavailable)?)
+                let config_with_auth = config_for_host(config, versions, suites, client_auth, tickets);
+                Arc::new(config_with_auth.map_err(|_| Fault::ProtectionUnavailable)?)
             }
         };
         Ok((config, clients))

@@ -77,7 +77,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A group table and what is expected of it.
+/// A group table and its expected contents.
 struct TableFixture {
     config: Config,
     compiled: Arc<Snapshot>,

@@ -95,7 +95,7 @@ async fn no_spelling_of_a_claim_passes_from_anybody() {
 }
 
 #[tokio::test]
-async fn what_a_rule_sets_or_removes_has_no_other_spelling_beside_it() {
+async fn a_header_set_or_removed_by_a_rule_keeps_no_other_spelling() {
     let edit = HeaderEdit {
         remove: vec!["x-debug".into()],
         set: vec![HeaderField { name: "X-Tenant".into(), value: "a".into() }],
@@ -114,7 +114,7 @@ async fn what_a_rule_sets_or_removes_has_no_other_spelling_beside_it() {
 }
 
 #[tokio::test]
-async fn names_of_a_listener_come_before_those_of_the_settings() {
+async fn header_names_of_a_listener_override_the_settings() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let setup = Setup::to(&[backend.address()]);
     let mut config = setup.config();
@@ -151,7 +151,7 @@ async fn the_client_is_whom_a_trusted_peer_names_in_the_header() {
 }
 
 #[tokio::test]
-async fn a_stranger_names_nobody_in_the_header_in_any_spelling() {
+async fn an_untrusted_peer_names_no_client_in_any_spelling_of_the_header() {
     for names in [HeaderNames::Plain, HeaderNames::Underscores, HeaderNames::Any] {
         let setup = |setup: Setup| {
             let trust = by_header("192.0.2.0/24", "true-client-ip");

@@ -48,7 +48,7 @@ async fn a_request_body_of_a_megabyte_arrives_in_both_framings() {
 }
 
 #[tokio::test]
-async fn an_answer_of_a_megabyte_arrives_in_every_framing() {
+async fn a_megabyte_response_arrives_in_every_framing() {
     let body = pattern(MEGABYTE);
     let chunks: Vec<&[u8]> = body.chunks(9_973).collect();
     let responses = [
@@ -93,7 +93,7 @@ async fn trailers_pass_in_both_directions() {
 }
 
 #[tokio::test]
-async fn trailers_cannot_bring_what_frames_or_routes() {
+async fn trailers_cannot_carry_framing_or_routing_fields() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = start_proxy(&backend).await;
     let mut client = proxy.client().await;
@@ -147,7 +147,7 @@ async fn bodiless_statuses_end_with_their_head() {
 }
 
 #[tokio::test]
-async fn an_http_1_0_client_gets_what_it_understands() {
+async fn an_http_1_0_client_gets_a_response_that_it_understands() {
     let backend = Backend::http(|_| BackendResponse::ok("hello")).await;
     let proxy = start_proxy(&backend).await;
     let mut client = proxy.client().await;
@@ -174,7 +174,7 @@ async fn a_request_without_host_still_has_one_towards_the_endpoint() {
 }
 
 #[tokio::test]
-async fn an_http_1_0_endpoint_is_used_once_or_as_it_says() {
+async fn an_http_1_0_endpoint_connection_is_reused_only_on_request() {
     let backend =
         Backend::http(|_| BackendResponse::Bytes(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()))
             .await;
@@ -188,7 +188,7 @@ async fn an_http_1_0_endpoint_is_used_once_or_as_it_says() {
 }
 
 #[tokio::test]
-async fn an_answer_before_the_end_of_the_request_is_passed_on() {
+async fn a_response_before_the_end_of_the_request_is_forwarded() {
     let backend = Backend::scripted([
         ScriptStep::ReadHead,
         ScriptStep::Send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno".into()),

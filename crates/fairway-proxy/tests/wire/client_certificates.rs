@@ -121,7 +121,7 @@ async fn each_demand_serves_and_refuses_as_nginx_does() {
 }
 
 #[tokio::test]
-async fn who_forges_the_fields_or_comes_in_the_clear_is_believed_nothing() {
+async fn forged_headers_and_plain_connections_are_not_trusted() {
     let it = Guarded::new().await;
     let good = it.authority.leaf(&["good"]);
     let proxy = it.start(&Guarded::verification(it.rules(ClientCertificateMode::Required)));
@@ -280,7 +280,7 @@ async fn expect_misdirected(mut client: Client) {
 }
 
 #[tokio::test]
-async fn what_a_listener_begins_to_ask_of_its_clients_is_asked_of_open_connections() {
+async fn a_new_client_certificate_requirement_applies_to_open_connections() {
     let it = Guarded::new().await;
     let (good, gone) = (it.authority.leaf(&["good"]), it.authority.leaf(&["gone"]));
     let offer = TlsOffer::new(showing(&good), HOST);

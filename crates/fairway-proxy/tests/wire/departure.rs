@@ -36,7 +36,7 @@ async fn a_client_that_leaves_a_silent_endpoint_takes_its_request_with_it() {
     for number in 0..8 {
         let client = if number % 4 < 2 { is_plain_http(&proxy).await } else { over_tls(&proxy).await };
         let mut client = send_and_wait(&proxy, &backend, client, number).await;
-        let left = if number < 4 {
+        let time_left = if number < 4 {
             drop(client);
             None
         } else {
@@ -45,7 +45,7 @@ async fn a_client_that_leaves_a_silent_endpoint_takes_its_request_with_it() {
         };
         proxy.expect_fault("client_gone", number as u64 + 1).await;
         backend.wait_until("its connection is closed", |backend| backend.open_count() == 0).await;
-        drop(left);
+        drop(time_left);
     }
     proxy.expect_metric("fairway_connections_open", 0).await;
 }
@@ -72,7 +72,7 @@ async fn end_of_a_request(before: &[u8]) -> std::io::ErrorKind {
 /// Otherwise each would occupy a port of the proxy's machine for a minute (TIME-WAIT), and a client that resets its requests
 /// could exhaust them.
 #[tokio::test]
-async fn what_a_client_gives_up_is_reset_at_the_endpoint() {
+async fn a_request_cancelled_by_the_client_is_reset_at_the_endpoint() {
     for before in [&b""[..], b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome"] {
         assert_eq!(end_of_a_request(before).await, std::io::ErrorKind::ConnectionReset, "{before:?}");
     }

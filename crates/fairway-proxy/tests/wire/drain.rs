@@ -24,7 +24,7 @@ async fn draining(delay: Duration, timeout: Duration) -> (Backend, Running) {
 }
 
 #[tokio::test]
-async fn during_the_delay_everybody_is_served_and_told_to_leave() {
+async fn during_the_delay_clients_are_served_and_asked_to_leave() {
     let (_backend, proxy) = draining(LONG, LONG).await;
     let mut open = proxy.client().await;
     assert_eq!(open.exchange(&Request::get(HOST, "/")).await.unwrap().header("Connection"), None);
@@ -62,7 +62,7 @@ async fn after_the_delay_idle_connections_close_and_new_ones_are_refused() {
 }
 
 #[tokio::test]
-async fn what_does_not_finish_in_time_is_cut() {
+async fn unfinished_exchanges_are_cut_after_the_timeout() {
     let (backend, proxy) = draining(Duration::ZERO, TIMEOUT).await;
     let mut busy = proxy.client().await;
     busy.send(Request::get(HOST, "/held").bytes()).await.unwrap();
@@ -73,7 +73,7 @@ async fn what_does_not_finish_in_time_is_cut() {
 }
 
 #[tokio::test]
-async fn a_second_order_and_metrics_change_nothing_while_it_drains() {
+async fn a_second_signal_and_metrics_do_not_disturb_a_drain() {
     let (backend, proxy) = draining(Duration::ZERO, LONG).await;
     let mut busy = proxy.client().await;
     busy.send(Request::get(HOST, "/held").bytes()).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_second_order_and_metrics_change_nothing_while_it_drains() {
 }
 
 #[tokio::test]
-async fn a_proxy_without_connections_is_gone_at_once() {
+async fn a_proxy_without_connections_stops_at_once() {
     let (_backend, proxy) = draining(Duration::ZERO, LONG).await;
     proxy.handle.drain();
     proxy.join().await.unwrap();

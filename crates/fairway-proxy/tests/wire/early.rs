@@ -48,9 +48,9 @@ async fn half_way(proxy: &Running, alpn: &[u8]) -> (TcpStream, ClientConnection)
 async fn read_available(stream: &mut TcpStream, session: &mut ClientConnection) {
     let mut bytes = Vec::new();
     assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "it closed");
-    let mut left = &bytes[..];
-    while !left.is_empty() {
-        session.read_tls(&mut left).unwrap();
+    let mut unread = &bytes[..];
+    while !unread.is_empty() {
+        session.read_tls(&mut unread).unwrap();
         session.process_new_packets().unwrap();
     }
 }
@@ -101,14 +101,14 @@ fn http2(body: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_at_once() {
+async fn a_request_sent_together_with_the_end_of_the_handshake_is_served_at_once() {
     let backend = Backend::http(|_| BackendResponse::ok("fine-6")).await;
     let proxy = patient(&backend).options(|options| options.workers = 2).start();
     for body in [0, 3_900, 16_000, 40_000] {
         for (alpn, requests) in [(&b"http/1.1"[..], http1(body)), (b"h2", http2(body))] {
-            let whole = send_in_two_pieces(&proxy, alpn, &requests, 0).await;
-            let cuts = [1, 6, 7, 64, 80, 81, 85, 86, 4_096, whole - 1];
-            for cut in cuts.into_iter().chain((100..whole).step_by(whole / 7)) {
+            let at_once = send_in_two_pieces(&proxy, alpn, &requests, 0).await;
+            let cuts = [1, 6, 7, 64, 80, 81, 85, 86, 4_096, at_once - 1];
+            for cut in cuts.into_iter().chain((100..at_once).step_by(at_once / 7)) {
                 send_in_two_pieces(&proxy, alpn, &requests, cut).await;
             }
         }
@@ -116,7 +116,7 @@ async fn a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_at_onc
 }
 
 #[tokio::test]
-async fn what_may_not_follow_the_first_message_of_a_handshake_ends_it_at_once() {
+async fn an_unexpected_message_in_a_handshake_ends_it_at_once() {
     let backend = Backend::http(|_| BackendResponse::ok("fine-6")).await;
     let proxy = patient(&backend).start();
     let finished = b"\x16\x03\x03\0\x04\x14\0\0\0";

@@ -15,7 +15,7 @@ async fn gets(proxy: &Running, count: usize, status: u16) {
 }
 
 #[tokio::test]
-async fn a_refusing_endpoint_is_not_asked_again_within_a_second() {
+async fn a_refusing_endpoint_is_not_used_again_within_a_second() {
     let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[wait::free_address(), backend.address()]).start();
     let began = std::time::Instant::now();
@@ -68,7 +68,7 @@ async fn at_most_half_are_ejected_and_never_the_last_one() {
 }
 
 #[tokio::test]
-async fn a_single_endpoint_is_used_as_soon_as_it_is_back() {
+async fn a_single_endpoint_is_used_as_soon_as_it_returns() {
     let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     backend.kill().await;

@@ -15,7 +15,7 @@ async fn waits_and_sends(client: &mut Client) -> u16 {
 }
 
 #[tokio::test]
-async fn the_client_is_told_to_go_on_and_the_endpoint_sees_no_expectation() {
+async fn the_client_gets_100_continue_and_the_endpoint_no_expectation() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
@@ -28,7 +28,7 @@ async fn the_client_is_told_to_go_on_and_the_endpoint_sees_no_expectation() {
 }
 
 #[tokio::test]
-async fn the_word_is_said_once_even_when_the_endpoint_says_it_too() {
+async fn a_single_100_continue_is_sent_even_if_the_endpoint_sends_one_too() {
     let backend = Backend::scripted([
         ScriptStep::ReadRequest,
         ScriptStep::Send(
@@ -45,7 +45,7 @@ async fn the_word_is_said_once_even_when_the_endpoint_says_it_too() {
 }
 
 #[tokio::test]
-async fn the_word_is_said_once_however_many_endpoints_are_tried() {
+async fn a_single_100_continue_is_sent_for_any_number_of_attempts() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[wait::free_address(), backend.address()]).start();
     for _ in 0..2 {
@@ -64,7 +64,7 @@ async fn a_client_that_does_not_wait_is_served() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_wanted_gets_a_final_answer_instead_and_the_connection_ends() {
+async fn an_unwanted_body_gets_a_final_response_and_the_connection_ends() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let dead = Setup::to(&[wait::free_address()]);
     let limited = Setup::to(&[backend.address()]).policy(|policy| policy.max_body = Some(3));
@@ -80,7 +80,7 @@ async fn a_body_that_is_not_wanted_gets_a_final_answer_instead_and_the_connectio
 }
 
 #[tokio::test]
-async fn without_a_body_or_in_http_1_0_there_is_nothing_to_say() {
+async fn without_a_body_or_in_http_1_0_no_100_continue_is_sent() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;

@@ -39,7 +39,7 @@ fn assert_fields(request: &RecordedRequest, expected: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn the_endpoint_learns_who_asked_for_what_and_how() {
+async fn the_endpoint_gets_headers_about_the_client_and_the_request() {
     let request = received_by_endpoint(|setup| setup, &[]).await;
     assert_fields(
         &request,
@@ -59,7 +59,7 @@ async fn the_endpoint_learns_who_asked_for_what_and_how() {
 }
 
 #[tokio::test]
-async fn what_strangers_say_is_replaced_and_kept_aside() {
+async fn forwarded_headers_of_untrusted_peers_are_replaced_and_kept_as_originals() {
     let request = received_by_endpoint(
         |setup| setup,
         &[
@@ -135,7 +135,7 @@ async fn received_names(setup: impl Fn(Setup) -> Setup, names: &[&str]) -> Recor
 }
 
 #[tokio::test]
-async fn what_strangers_claim_in_names_of_proxies_is_dropped() {
+async fn proxy_headers_of_untrusted_peers_are_dropped() {
     let request = received_names(|setup| setup, &CLAIMS).await;
     for name in CLAIMS {
         assert_eq!(request.header(name), None, "{name}");
@@ -147,7 +147,7 @@ async fn what_strangers_claim_in_names_of_proxies_is_dropped() {
 }
 
 #[tokio::test]
-async fn what_trusted_peers_claim_passes() {
+async fn proxy_headers_of_trusted_peers_pass() {
     let request = received_names(trusting, &CLAIMS).await;
     for name in CLAIMS {
         assert_eq!(request.header(name), Some("said"), "{name}");
@@ -169,7 +169,7 @@ async fn trailers(setup: impl Fn(Setup) -> Setup, names: &[&str]) -> Vec<String>
 }
 
 #[tokio::test]
-async fn trailers_bring_no_claims_of_strangers_either() {
+async fn trailers_of_untrusted_peers_carry_no_proxy_headers() {
     let claims: Vec<_> =
         CLAIMS.into_iter().filter(|name| !matches!(*name, "Forwarded" | "X-Forwarded-Prefix")).collect();
     let mut sent =
@@ -183,7 +183,7 @@ async fn trailers_bring_no_claims_of_strangers_either() {
 }
 
 #[tokio::test]
-async fn what_trusted_peers_say_counts() {
+async fn forwarded_headers_of_trusted_peers_count() {
     let request = received_by_endpoint(
         trusting,
         &[
@@ -210,7 +210,7 @@ async fn what_trusted_peers_say_counts() {
 }
 
 #[tokio::test]
-async fn the_client_is_the_last_address_that_nobody_trusted_vouches_for() {
+async fn the_client_is_the_last_untrusted_address() {
     for (said, client) in [
         (vec!["6.6.6.6, 203.0.113.7"], "203.0.113.7"),
         (vec!["6.6.6.6, 203.0.113.7, 127.0.0.9"], "203.0.113.7"),
@@ -242,7 +242,7 @@ async fn a_chain_is_extended_by_the_peer_when_the_settings_say_so() {
 }
 
 #[tokio::test]
-async fn a_request_id_is_kept_and_otherwise_made_anew_each_time() {
+async fn a_request_id_is_kept_or_generated_for_each_request() {
     let request = received_by_endpoint(|setup| setup, &[("X-Request-ID", "mine")]).await;
     assert_fields(&request, &[("X-Request-ID", "mine")]);
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
@@ -357,7 +357,7 @@ async fn a_trusted_peer_never_counts_as_the_client_that_it_names() {
 }
 
 #[tokio::test]
-async fn a_trusted_peer_that_names_nobody_is_the_client() {
+async fn a_trusted_peer_that_names_no_client_is_the_client() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     for way in TRUST_SOURCES {
         let proxy = guarded(&backend, way, &["127.0.0.0/8"], &[]);
@@ -387,7 +387,7 @@ const SCHEMES: [(&[&str], u16, &str); 15] = [
 
 /// If a trusted peer sends anything else, a redirect would loop.
 #[tokio::test]
-async fn clients_are_sent_to_https_only_where_the_peer_says_exactly_http() {
+async fn requests_are_redirected_to_https_only_if_the_peer_says_exactly_http() {
     let to_https = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };
     let backend =
         Backend::http(|request| BackendResponse::ok(request.header("X-Forwarded-Proto").unwrap())).await;
@@ -414,14 +414,14 @@ async fn clients_are_sent_to_https_at_the_host_that_a_trusted_peer_names() {
     let setup =
         || Setup::to(&[backend.address()]).filter(Phases::from(Guard::HttpsRedirect(to_https.clone())));
     let (believing, strict) = (trusting(setup()).start(), setup().start());
-    let own = format!("https://{HOST}");
+    let own_url = format!("https://{HOST}");
     for (said, expected) in [
         ("shop.example", "https://shop.example"),
         ("shop.example:8080", "https://shop.example"),
         ("[2001:db8::1]:80", "https://[2001:db8::1]"),
         ("shop.example, inner.example", "https://shop.example"),
-        ("no host/", &*own),
-        ("", &*own),
+        ("no host/", &*own_url),
+        ("", &*own_url),
     ] {
         let request =
             Request::get(HOST, "/").header("X-Forwarded-Proto", "http").header("X-Forwarded-Host", said);
@@ -430,12 +430,12 @@ async fn clients_are_sent_to_https_at_the_host_that_a_trusted_peer_names() {
             response.header("Location").map(str::to_owned)
         };
         assert_eq!(location(&believing).await.as_deref(), Some(expected), "{said:?}");
-        assert_eq!(location(&strict).await.as_deref(), Some(&*own), "a stranger says {said:?}");
+        assert_eq!(location(&strict).await.as_deref(), Some(&*own_url), "a stranger says {said:?}");
     }
 }
 
 #[tokio::test]
-async fn the_first_of_several_ports_is_the_one_that_the_client_asked() {
+async fn the_first_of_several_ports_is_the_requested_one() {
     for (said, port) in [
         ("8443", "8443"),
         ("8443,80", "8443"),
@@ -513,7 +513,7 @@ async fn links_of_a_scheme_that_a_trusted_peer_names_have_the_port_of_that_schem
 }
 
 #[tokio::test]
-async fn the_first_of_several_hosts_is_the_one_that_the_client_asked() {
+async fn the_first_of_several_hosts_is_the_requested_one() {
     for (said, host) in [
         (vec!["shop.example"], "shop.example"),
         (vec!["shop.example:8443"], "shop.example:8443"),

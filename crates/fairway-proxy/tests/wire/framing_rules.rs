@@ -187,7 +187,7 @@ async fn rule_4_an_absolute_target_gives_the_host_and_is_forwarded_in_origin_for
 }
 
 #[tokio::test]
-async fn rule_4_an_absolute_target_without_a_path_asks_for_the_root() {
+async fn rule_4_an_absolute_target_without_a_path_means_the_root() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
@@ -212,7 +212,7 @@ async fn rule_4_an_absolute_target_without_a_path_asks_for_the_root() {
 }
 
 #[tokio::test]
-async fn rule_4_an_absolute_target_that_asks_for_no_path_of_a_host_is_refused() {
+async fn rule_4_an_absolute_target_of_another_form_is_refused() {
     all_refused(&[
         // The server as a whole is addressed, as by `OPTIONS *` (RFC 9112 §3.2.4).
         ("OPTIONS http://a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 501, "unsupported"),
@@ -250,7 +250,7 @@ async fn rule_5_hop_by_hop_fields_stay_here() {
 }
 
 #[tokio::test]
-async fn rule_5_connection_cannot_remove_what_must_arrive() {
+async fn rule_5_connection_cannot_remove_end_to_end_headers() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
@@ -392,7 +392,7 @@ async fn trace_is_not_served_and_unknown_methods_are() {
 }
 
 #[tokio::test]
-async fn what_stands_behind_a_refused_request_is_not_served() {
+async fn bytes_after_a_refused_request_are_not_served() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client: Client = proxy.client().await;

@@ -42,7 +42,7 @@ async fn no_method_waits_for_the_connect_time_out_of_a_black_hole() {
 }
 
 #[tokio::test]
-async fn a_request_that_a_dead_kept_connection_swallowed_goes_to_another_endpoint() {
+async fn a_request_lost_on_a_dead_idle_connection_goes_to_another_endpoint() {
     let (first, second) = (
         Backend::http(|_| BackendResponse::ok("1")).await,
         Backend::http(|_| BackendResponse::ok("2")).await,
@@ -62,7 +62,7 @@ async fn a_request_that_a_dead_kept_connection_swallowed_goes_to_another_endpoin
 }
 
 #[tokio::test]
-async fn a_request_in_the_hands_of_an_endpoint_that_vanishes_goes_to_another_one() {
+async fn a_request_sent_to_a_vanished_endpoint_goes_to_another_one() {
     let slow = Backend::http(|_| BackendResponse::ok("held").hold()).await;
     let other = Backend::http(|_| BackendResponse::ok("other")).await;
     let proxy = Setup::to(&[slow.address(), other.address()]).start();

@@ -32,7 +32,7 @@ async fn prior_knowledge(proxy: &Running) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_unless_a_setting_says_otherwise() {
+async fn http2_is_offered_unless_a_setting_disables_it() {
     let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]);
     let mut proxy = setup.start();

@@ -48,19 +48,23 @@ async fn answers_over_tls_say_where_http3_is_while_it_is_served() {
     proxy.publish(&with).await;
     let found = advertised(&proxy, "/").await;
     assert_eq!(found.each_ref().map(Option::as_deref), [None, ADVERTISED, ADVERTISED]);
-    let own = advertised(&proxy, "/own").await;
-    assert_eq!(own.each_ref().map(Option::as_deref), [Some("clear"); 3], "the endpoint has said something");
+    let alt_svc = advertised(&proxy, "/own").await;
+    assert_eq!(
+        alt_svc.each_ref().map(Option::as_deref),
+        [Some("clear"); 3],
+        "the endpoint has said something"
+    );
     proxy.publish(&setup).await;
     assert_eq!(advertised(&proxy, "/").await, [None, None, None]);
 }
 
 #[tokio::test]
-async fn a_udp_port_that_is_taken_takes_nothing_from_http1_and_http2() {
+async fn an_occupied_udp_port_does_not_affect_http1_and_http2() {
     let backend = endpoint().await;
     let setup = Setup::to(&[backend.address()]).settings(|settings| settings.downstream.http3.offered = true);
     // An address of its own: other tests or connections may use any free port of another address.
     let address: SocketAddr = "127.0.53.57:20057".parse().unwrap();
-    let taken = UdpSocket::bind(address).unwrap();
+    let bound = UdpSocket::bind(address).unwrap();
     let mut config = setup.config();
     let mut https = (**config.listeners.get("https").unwrap()).clone();
     https.bind = vec![address];
@@ -72,7 +76,7 @@ async fn a_udp_port_that_is_taken_takes_nothing_from_http1_and_http2() {
     assert_eq!((&*unbound.listener, unbound.address), ("https", address));
     assert!(unbound.reason.starts_with("UDP, for HTTP/3: "), "{}", unbound.reason);
     assert!(proxy.publisher.retry_binds().is_empty(), "the reason is not new");
-    drop(taken);
+    drop(bound);
     assert!(proxy.publisher.retry_binds().is_empty() && proxy.publisher.is_bound());
     eventually("HTTP/3 is advertised", WAIT_TIMEOUT, || async {
         advertised(&proxy, "/").await.each_ref().map(Option::as_deref) == [None, ADVERTISED, ADVERTISED]

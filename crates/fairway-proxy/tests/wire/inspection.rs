@@ -21,8 +21,8 @@ fn clients(open: &OpenConnections, listener: &str, protocol: ClientProtocol) -> 
     open.clients.get(&(listener.into(), protocol)).copied().unwrap_or_default()
 }
 
-async fn wait_until(proxy: &Running, what: &str, holds: impl Fn(&OpenConnections) -> bool) {
-    eventually(what, WAIT_TIMEOUT, || async { holds(&proxy.handle.open_connections().await) }).await;
+async fn wait_until(proxy: &Running, expectation: &str, holds: impl Fn(&OpenConnections) -> bool) {
+    eventually(expectation, WAIT_TIMEOUT, || async { holds(&proxy.handle.open_connections().await) }).await;
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn endpoints_are_shown_with_their_health_connections_and_latency() {
 }
 
 #[tokio::test]
-async fn connections_of_clients_are_counted_by_listener_and_by_what_they_speak() {
+async fn client_connections_are_counted_by_listener_and_protocol() {
     let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[backend.address()]).options(|it| it.workers = 2).start();
     let mut idle_client = proxy.client().await;
@@ -80,7 +80,7 @@ async fn connections_of_clients_are_counted_by_listener_and_by_what_they_speak()
 }
 
 #[tokio::test]
-async fn a_connection_that_is_forwarded_counts_as_one_of_its_listener() {
+async fn a_forwarded_connection_counts_for_its_listener() {
     let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Forwarding::to_endpoints(ListenerProtocol::Tcp, &[backend.address()]).start();
     let client = TcpStream::connect(address(&proxy)).await.unwrap();

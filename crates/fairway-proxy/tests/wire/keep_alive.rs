@@ -69,7 +69,7 @@ async fn a_connection_to_an_endpoint_ends_after_its_share_of_requests() {
 }
 
 #[tokio::test]
-async fn no_more_idle_connections_are_kept_than_the_settings_say() {
+async fn idle_connections_are_limited_by_the_settings() {
     let backend = Backend::http(|_| BackendResponse::ok("ok").hold()).await;
     let setup =
         Setup::to(&[backend.address()]).settings(|settings| settings.upstream.idle_connections = Some(2));
@@ -147,7 +147,7 @@ async fn the_unread_rest_of_a_small_body_is_no_next_request() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_request_was_not_read_to_its_end_is_not_used_again() {
+async fn a_connection_with_an_unread_request_is_not_reused() {
     let backend = Backend::scripts(vec![
         vec![ScriptStep::ReadHead, ScriptStep::Send(ok())],
         vec![ScriptStep::ReadRequest, ScriptStep::Send(ok())],

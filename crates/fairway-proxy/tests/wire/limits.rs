@@ -21,7 +21,7 @@ async fn refused(proxy: &Running, request: Vec<u8>, status: u16) {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_431() {
+async fn an_oversized_head_is_431() {
     let (backend, proxy) = start_with(|setup| setup).await;
     let fits = Request::get(HOST, "/").header("X-Long", &"a".repeat(31 * 1024));
     assert_eq!(proxy.client().await.exchange(&fits).await.unwrap().status, 200);
@@ -35,7 +35,7 @@ async fn a_head_that_is_too_large_is_431() {
 }
 
 #[tokio::test]
-async fn a_request_line_that_is_too_long_is_414() {
+async fn an_oversized_request_line_is_414() {
     let (backend, proxy) = start_with(|setup| setup).await;
     let fits = Request::get(HOST, &format!("/{}", "a".repeat(8000)));
     assert_eq!(proxy.client().await.exchange(&fits).await.unwrap().status, 200);
@@ -45,7 +45,7 @@ async fn a_request_line_that_is_too_long_is_414() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_413_by_length_and_by_count() {
+async fn an_oversized_body_is_413_by_length_and_by_count() {
     let (backend, proxy) = start_with(|setup| setup.policy(|policy| policy.max_body = Some(1000))).await;
     let mut client = proxy.client().await;
     for request in [
@@ -63,7 +63,7 @@ async fn a_body_that_is_too_large_is_413_by_length_and_by_count() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_all_of_a_refused_body_receives_the_answer() {
+async fn a_client_that_sends_a_whole_refused_body_receives_the_response() {
     let (_backend, proxy) = start_with(|setup| setup.policy(|policy| policy.max_body = Some(1 << 20))).await;
     // More than the buffers of both sockets can hold.
     let upload = Request::post(HOST, "/", vec![b'a'; 16 << 20]).bytes();
@@ -117,7 +117,7 @@ async fn one_connection_too_many_is_503_and_the_next_one_after_a_close_is_served
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_is_cut_off() {
+async fn a_client_that_does_not_read_is_cut() {
     let body = vec![b'a'; 32 * 1024 * 1024];
     let backend = Backend::http(move |_| BackendResponse::ok(&body)).await;
     let setup =

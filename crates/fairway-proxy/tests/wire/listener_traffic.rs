@@ -50,7 +50,7 @@ async fn status(client: &mut Client) -> u16 {
 }
 
 #[tokio::test]
-async fn a_head_may_take_as_long_as_its_listener_says() {
+async fn the_listener_limits_the_time_of_a_head() {
     let (_backend, proxy) = started("http", |clients| clients.head_timeout = Some(TIMEOUT)).await;
     let (mut here, mut elsewhere) = (proxy.client().await, secure(&proxy).await.unwrap());
     for client in [&mut here, &mut elsewhere] {
@@ -65,7 +65,7 @@ async fn a_head_may_take_as_long_as_its_listener_says() {
 }
 
 #[tokio::test]
-async fn idle_connections_are_kept_as_long_as_their_listener_says() {
+async fn the_listener_limits_the_time_of_idle_connections() {
     let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]);
     let mut proxy = setup.start();
@@ -83,7 +83,7 @@ async fn idle_connections_are_kept_as_long_as_their_listener_says() {
 }
 
 #[tokio::test]
-async fn a_connection_serves_as_many_requests_as_its_listener_says() {
+async fn the_listener_limits_the_requests_of_a_connection() {
     let (_backend, proxy) = started("http", |clients| clients.requests_per_connection = Some(3)).await;
     let (mut here, mut elsewhere) = (proxy.client().await, secure(&proxy).await.unwrap());
     for ending in [None, None, Some("close")] {
@@ -101,14 +101,14 @@ async fn a_connection_serves_as_many_requests_as_its_listener_says() {
 }
 
 #[tokio::test]
-async fn a_connection_has_as_many_streams_as_its_listener_says() {
+async fn the_listener_limits_the_streams_of_a_connection() {
     let (_backend, proxy) = started("http", |clients| clients.streams = NonZeroU32::new(3)).await;
     assert_eq!(Browser::clear(&proxy).await.streams_allowed().await, 3);
     assert_eq!(Browser::secure(&proxy).await.streams_allowed().await, 128);
 }
 
 #[tokio::test]
-async fn whose_word_is_believed_the_listener_says() {
+async fn the_listener_decides_whose_headers_are_trusted() {
     let trust = ForwardedTrust {
         ranges: vec!["127.0.0.0/8".parse().unwrap()],
         append: true,
@@ -201,7 +201,7 @@ async fn ended(mut stream: TcpStream) {
 }
 
 #[tokio::test]
-async fn a_client_that_says_nothing_has_the_time_of_a_handshake() {
+async fn a_silent_client_has_the_time_of_a_handshake() {
     let (_backend, proxy) = started("https", |clients| clients.handshake_timeout = Some(TIMEOUT)).await;
     ended(TcpStream::connect(proxy.https).await.unwrap()).await;
     proxy.expect_refused("handshake_timeout", 1).await;
@@ -224,7 +224,7 @@ fn sharing(name: &str, address: SocketAddr, host: HostPattern, handshake: Durati
 }
 
 #[tokio::test]
-async fn the_listener_that_a_client_asks_for_says_how_long_its_handshake_may_take() {
+async fn the_requested_listener_limits_the_time_of_its_handshake() {
     let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]);
     let (mut config, address) = (setup.config(), free_address());
@@ -246,7 +246,7 @@ async fn the_listener_that_a_client_asks_for_says_how_long_its_handshake_may_tak
 }
 
 #[tokio::test]
-async fn what_a_listener_says_of_its_clients_changes_for_connections_that_are_there() {
+async fn changed_client_limits_of_a_listener_apply_to_open_connections() {
     let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]);
     let mut proxy = setup.start();

@@ -69,7 +69,7 @@ fn free() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_listener_that_is_added_serves_its_table_on_every_worker_and_touches_no_other() {
+async fn an_added_listener_is_served_by_every_worker_and_affects_no_other() {
     let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);
     let mut proxy = setup.start();
@@ -91,7 +91,7 @@ async fn a_listener_that_is_added_serves_its_table_on_every_worker_and_touches_n
 }
 
 #[tokio::test]
-async fn a_listener_that_is_removed_accepts_no_more_and_finishes_what_it_has() {
+async fn a_removed_listener_accepts_no_more_and_finishes_its_exchanges() {
     let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);
     let mut config = setup.config();
@@ -121,7 +121,7 @@ async fn a_listener_that_is_removed_accepts_no_more_and_finishes_what_it_has() {
 }
 
 #[tokio::test]
-async fn a_listener_that_comes_back_is_another_one_and_takes_over_no_connection() {
+async fn a_returning_listener_is_a_new_one_without_old_connections() {
     let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]);
     let address = free_address();
@@ -143,14 +143,14 @@ async fn a_listener_that_comes_back_is_another_one_and_takes_over_no_connection(
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_reported_once_and_everything_else_is_served() {
+async fn an_occupied_address_is_reported_once_and_everything_else_is_served() {
     let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);
     let mut proxy = setup.start();
     let mut open = proxy.client().await;
     assert_eq!(text(&mut open).await, "first");
-    let taken = TcpListener::bind(free()).unwrap();
-    let address = taken.local_addr().unwrap();
+    let bound = TcpListener::bind(free()).unwrap();
+    let address = bound.local_addr().unwrap();
     let mut config = setup.config();
     add(&mut config, extra(ListenerProtocol::Http, address), &second);
     let problems = publish(&mut proxy, &config).await;
@@ -163,7 +163,7 @@ async fn an_address_that_is_taken_is_reported_once_and_everything_else_is_served
     assert_eq!(text(&mut proxy.client().await).await, "first");
     assert_eq!(publish(&mut proxy, &config).await, Vec::<String>::new(), "it is reported already");
     assert!(proxy.publisher.retry_binds().is_empty() && !proxy.publisher.is_bound());
-    drop(taken);
+    drop(bound);
     assert!(proxy.publisher.retry_binds().is_empty() && proxy.publisher.is_bound());
     assert_eq!(text(&mut Client::connect(address).await.unwrap()).await, "second");
     assert_eq!(text(&mut open).await, "first");
@@ -171,7 +171,7 @@ async fn an_address_that_is_taken_is_reported_once_and_everything_else_is_served
 
 /// The workers may not have closed the sockets yet when the address is bound again: the bind fails then, and is retried later.
 #[tokio::test]
-async fn a_listener_that_comes_back_before_any_worker_saw_it_go_is_served() {
+async fn a_listener_that_returns_before_any_worker_noticed_is_served() {
     let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);
     let address = free_address();
@@ -192,9 +192,9 @@ async fn a_listener_that_comes_back_before_any_worker_saw_it_go_is_served() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_at_the_start_fails_the_start() {
-    let taken = TcpListener::bind(free()).unwrap();
-    let address = taken.local_addr().unwrap();
+async fn an_occupied_address_of_a_flag_fails_the_start() {
+    let bound = TcpListener::bind(free()).unwrap();
+    let address = bound.local_addr().unwrap();
     let setup = Setup::to(&[]).http_at(&address.to_string());
     let snapshot = fairway_routing::compile(&setup.config(), None).snapshot;
     let Err(StartError::Bind(error)) = Proxy::start(setup.options, snapshot) else { panic!("it is taken") };
@@ -203,9 +203,9 @@ async fn an_address_that_is_taken_at_the_start_fails_the_start() {
 }
 
 #[tokio::test]
-async fn an_address_that_an_object_asks_for_and_that_is_taken_keeps_nothing_from_starting() {
-    let taken = TcpListener::bind(free()).unwrap();
-    let address = taken.local_addr().unwrap();
+async fn an_occupied_address_of_an_object_does_not_fail_the_start() {
+    let bound = TcpListener::bind(free()).unwrap();
+    let address = bound.local_addr().unwrap();
     let setup = Setup::to(&[]);
     let mut config = setup.config();
     let origin = fairway_model::Origin::object("Gateway", "shop", "edge");
@@ -218,7 +218,7 @@ async fn an_address_that_an_object_asks_for_and_that_is_taken_keeps_nothing_from
     let snapshot = fairway_routing::compile(&config, None).snapshot;
     let proxy = Proxy::start(setup.options, snapshot).map_err(|error| error.to_string()).unwrap();
     assert!(!proxy.publisher().is_bound());
-    drop(taken);
+    drop(bound);
     assert!(proxy.publisher().retry_binds().is_empty() && proxy.publisher().is_bound());
     proxy.handle().drain();
 }
@@ -434,7 +434,7 @@ fn addresses_of_many(proxy: &Running, count: usize) -> Vec<SocketAddr> {
 }
 
 #[tokio::test]
-async fn many_listeners_come_at_once_and_go_with_all_their_sockets() {
+async fn many_listeners_are_added_and_removed_with_all_their_sockets() {
     let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| {
         options.workers = 2;
@@ -481,9 +481,9 @@ async fn addresses_beyond_the_budget_of_descriptors_are_left_out_by_name() {
     }
     let unbound = proxy.publisher.unbound();
     assert_eq!(unbound.len(), problems.len());
-    let one = &unbound[0];
-    assert!(proxy.publisher.addresses(&one.listener).is_empty());
-    assert_eq!((one.address, &*one.reason), (free(), reason));
+    let failure = &unbound[0];
+    assert!(proxy.publisher.addresses(&failure.listener).is_empty());
+    assert_eq!((failure.address, &*failure.reason), (free(), reason));
     assert_eq!(text(&mut proxy.client().await).await, "first");
     // Removed listeners make room for them.
     for number in 0..40 {
@@ -498,10 +498,10 @@ async fn addresses_beyond_the_budget_of_descriptors_are_left_out_by_name() {
 }
 
 #[tokio::test]
-async fn an_address_that_only_an_object_asks_for_does_not_keep_the_others_from_starting() {
+async fn a_failing_address_of_an_object_does_not_affect_the_others_at_the_start() {
     let (first, second) = (named_backend("first").await, named_backend("second").await);
-    let taken = TcpListener::bind(free()).unwrap();
-    let address = taken.local_addr().unwrap();
+    let bound = TcpListener::bind(free()).unwrap();
+    let address = bound.local_addr().unwrap();
     let mut config = Setup::to(&[first.address()]).config();
     let origin = fairway_model::Origin::object("Gateway", "shop", "outer");
     add(&mut config, Listener { origin, ..extra(ListenerProtocol::Http, address) }, &second);
@@ -509,14 +509,14 @@ async fn an_address_that_only_an_object_asks_for_does_not_keep_the_others_from_s
     assert_eq!(text(&mut proxy.client().await).await, "first");
     let [one] = &proxy.publisher.unbound()[..] else { panic!("one address is taken") };
     assert_eq!((&*one.listener, one.address), ("extra", address));
-    drop(taken);
+    drop(bound);
     assert!(proxy.publisher.retry_binds().is_empty() && proxy.publisher.is_bound());
     eventually("it is served", WAIT_TIMEOUT, || async { Client::connect(address).await.is_ok() }).await;
 }
 
 /// A listener is added and removed as fast as possible while clients of another one send requests continuously.
 #[tokio::test]
-async fn a_listener_that_comes_and_goes_disturbs_no_request_of_another() {
+async fn adding_and_removing_a_listener_disturbs_no_request_of_another() {
     const CHANGES: usize = 200;
     let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);

@@ -46,7 +46,7 @@ async fn echo() -> Backend {
 }
 
 #[tokio::test]
-async fn a_good_response_is_stapled_in_both_versions_and_asked_for_once() {
+async fn a_good_response_is_stapled_in_both_versions_and_fetched_once() {
     let (backend, issuer) = (echo().await, authority());
     let (sign, answer) = (issuer.ocsp_signer(), OcspAnswer::good());
     let responder = Backend::http(move |request| BackendResponse::ok(sign(&request.body, &answer))).await;
@@ -83,7 +83,7 @@ async fn a_good_response_is_stapled_in_both_versions_and_asked_for_once() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_where_the_settings_do_not_say_so() {
+async fn no_responder_is_queried_unless_the_settings_say_so() {
     let (backend, issuer) = (echo().await, authority());
     let responder = echo().await;
     let leaf = issuer.leaf_with_responder(&[HOST], &format!("http://{}/", responder.address()));
@@ -94,7 +94,7 @@ async fn nobody_is_asked_where_the_settings_do_not_say_so() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_believed_or_is_not_good_is_not_stapled() {
+async fn untrusted_and_bad_responses_are_not_stapled() {
     let (backend, issuer) = (echo().await, authority());
     let (own, other) = (issuer.ocsp_signer(), authority().ocsp_signer());
     let responder = Backend::http(move |request| {
@@ -160,7 +160,7 @@ async fn handshakes_wait_for_no_responder() {
 }
 
 #[tokio::test]
-async fn responders_at_refused_addresses_are_not_asked() {
+async fn responders_at_refused_addresses_are_not_queried() {
     let (backend, issuer, responder) = (echo().await, authority(), echo().await);
     let leaf = issuer.leaf_with_responder(&[HOST], &format!("http://{}/", responder.address()));
     let judged = |address: std::net::SocketAddr| Err(format!("{address} is refused"));

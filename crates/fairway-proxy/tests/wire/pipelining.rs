@@ -39,7 +39,7 @@ async fn answers_come_in_the_order_of_the_requests() {
 }
 
 #[tokio::test]
-async fn bytes_one_by_one_are_the_same_requests() {
+async fn requests_sent_byte_by_byte_are_the_same() {
     let (_backend, proxy) = echo().await;
     let mut client = proxy.client().await;
     let (bytes, expected) = mixed();
@@ -52,7 +52,7 @@ async fn bytes_one_by_one_are_the_same_requests() {
 }
 
 #[tokio::test]
-async fn a_thousand_at_once_are_all_answered() {
+async fn a_thousand_pipelined_requests_all_get_responses() {
     let (backend, proxy) = echo().await;
     let mut client = proxy.client().await;
     let mut bytes = Vec::new();
@@ -67,7 +67,7 @@ async fn a_thousand_at_once_are_all_answered() {
 }
 
 #[tokio::test]
-async fn nothing_is_served_behind_the_last_request() {
+async fn bytes_after_the_last_request_are_not_served() {
     let (backend, proxy) = echo().await;
     let mut client = proxy.client().await;
     let mut bytes = Request::get(HOST, "/last").close().bytes();
@@ -79,7 +79,7 @@ async fn nothing_is_served_behind_the_last_request() {
 }
 
 #[tokio::test]
-async fn a_client_that_ends_its_direction_counts_as_gone_and_what_it_asked_for_is_not_served() {
+async fn a_client_that_closes_its_direction_counts_as_gone_and_its_requests_are_dropped() {
     let backend = Backend::http(|_| BackendResponse::Silence).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;

@@ -25,7 +25,7 @@ async fn expecting(trusted: &[&str]) -> (Backend, Running) {
 }
 
 #[tokio::test]
-async fn the_header_says_who_the_client_is_for_the_whole_connection() {
+async fn the_proxy_header_names_the_client_for_the_whole_connection() {
     let (_backend, proxy) = expecting(&[]).await;
     for (header, client) in [
         (&b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\n"[..], "192.0.2.7"),
@@ -74,7 +74,7 @@ async fn a_balancer_that_cannot_say_who_its_client_is_does_not_pass_for_it() {
 }
 
 #[tokio::test]
-async fn a_header_that_comes_in_pieces_is_read() {
+async fn a_proxy_header_in_pieces_is_read() {
     let (_backend, proxy) = expecting(&["127.0.0.0/8"]).await;
     let mut client = proxy.client().await;
     for byte in V2 {
@@ -84,7 +84,7 @@ async fn a_header_that_comes_in_pieces_is_read() {
 }
 
 #[tokio::test]
-async fn without_the_header_there_is_no_answer() {
+async fn without_the_proxy_header_there_is_no_response() {
     let (backend, proxy) = expecting(&[]).await;
     for bytes in [Request::get(HOST, "/").bytes(), b"PROXY TCP4 nonsense\r\nGET / HTTP/1.1\r\n\r\n".to_vec()]
     {
@@ -97,7 +97,7 @@ async fn without_the_header_there_is_no_answer() {
 }
 
 #[tokio::test]
-async fn from_an_untrusted_peer_the_header_counts_nothing() {
+async fn a_proxy_header_of_an_untrusted_peer_is_refused() {
     let (backend, proxy) = expecting(&["10.0.0.0/8"]).await;
     let mut client = proxy.client().await;
     client.send([V2, &Request::get(HOST, "/").bytes()].concat()).await.unwrap();

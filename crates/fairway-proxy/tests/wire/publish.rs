@@ -57,7 +57,7 @@ async fn idle_connections_to_removed_endpoints_close_and_others_stay() {
 }
 
 #[tokio::test]
-async fn a_backend_that_loses_all_endpoints_is_503_until_it_has_one() {
+async fn a_backend_without_endpoints_is_503_until_it_has_one() {
     let backend = named_backend("back").await;
     let mut proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;

@@ -91,7 +91,7 @@ async fn a_chunked_body_is_replayed_whole_with_its_trailers() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_idempotent_and_was_written_is_never_sent_twice() {
+async fn a_written_non_idempotent_request_is_never_sent_twice() {
     let backend = Backend::scripts(vec![dies_on_the_second(), always_well()]).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
@@ -104,7 +104,7 @@ async fn a_request_that_is_not_idempotent_and_was_written_is_never_sent_twice() 
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_longer_held_is_not_sent_again() {
+async fn a_body_that_is_no_longer_buffered_is_not_sent_again() {
     let backend = Backend::scripts(vec![dies_on_the_second(), always_well()]).await;
     let proxy = Setup::to(&[backend.address()]).options(|options| options.limits.replay_bytes = 500).start();
     let mut client = proxy.client().await;
@@ -134,7 +134,7 @@ async fn tries_are_bounded() {
 }
 
 #[tokio::test]
-async fn without_a_living_endpoint_the_answer_is_502_and_without_any_503() {
+async fn without_a_living_endpoint_a_request_is_502_and_without_any_503() {
     for (endpoints, status, reason) in [
         (vec![wait::free_address(), wait::free_address()], 502, "connect_failed"),
         (vec![], 503, "no_endpoint"),
@@ -149,7 +149,7 @@ async fn without_a_living_endpoint_the_answer_is_502_and_without_any_503() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_says_nothing_is_504() {
+async fn a_silent_endpoint_is_504() {
     let backend = Backend::http(|_| BackendResponse::Silence).await;
     let setup = Setup::to(&[backend.address()]).policy(|policy| {
         policy.timeouts.read = Duration::from_millis(50);

@@ -39,7 +39,7 @@ async fn several() -> (Vec<Backend>, Running) {
 }
 
 #[tokio::test]
-async fn a_session_of_http2_goes_on_over_other_connections_workers_and_versions() {
+async fn an_http2_session_continues_over_other_connections_workers_and_versions() {
     let (_backends, proxy) = several().await;
     for _ in 0..4 {
         let mut browser = Browser::secure(&proxy).await;

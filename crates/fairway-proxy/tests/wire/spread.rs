@@ -269,7 +269,7 @@ async fn is_refused(proxy: &Running, open: u64, refused: u64) -> bool {
 }
 
 #[tokio::test]
-async fn connections_that_move_while_workers_drain_are_answered_or_closed_and_none_is_left() {
+async fn connections_moved_while_workers_drain_are_served_or_closed_and_none_is_left() {
     for _ in 0..20 {
         let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
         let drain = DrainOptions { delay: Duration::ZERO, timeout: WAIT_TIMEOUT };

@@ -46,8 +46,8 @@ impl Mixed {
     async fn with_inner(inner: Backend) -> Self {
         let authority = Authority::new("servers");
         let web = Backend::http(|_| BackendResponse::ok("web")).await;
-        let own = Authority::new("pods").leaf(&[PASSED]).server_config(&["http/1.1"]);
-        let passed = Backend::https(own, |_| BackendResponse::ok("passed")).await;
+        let endpoint_config = Authority::new("pods").leaf(&[PASSED]).server_config(&["http/1.1"]);
+        let passed = Backend::https(endpoint_config, |_| BackendResponse::ok("passed")).await;
         let (setup, address) = (Setup::to(&[web.address()]), free_address());
         let mut config = setup.config();
         config
@@ -197,7 +197,7 @@ async fn a_hello_in_small_segments_and_small_records_is_understood() {
 }
 
 #[tokio::test]
-async fn what_is_no_hello_on_a_shared_port_is_closed_and_counted() {
+async fn other_bytes_than_a_hello_on_a_shared_port_are_closed_and_counted() {
     let it = Mixed::new().await;
     let setup = it.setup.clone().settings(|settings| {
         settings.downstream.handshake_timeout = TIMEOUT;
@@ -216,7 +216,7 @@ async fn what_is_no_hello_on_a_shared_port_is_closed_and_counted() {
 }
 
 #[tokio::test]
-async fn a_request_for_what_passes_through_is_misdirected_elsewhere() {
+async fn a_request_for_a_passthrough_host_is_misdirected_elsewhere() {
     let it = Mixed::new().await;
     let proxy = it.start();
     let offer = TlsOffer::new(trusting_anything(), WEB);
@@ -229,7 +229,7 @@ async fn a_request_for_what_passes_through_is_misdirected_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_is_inside_is_forwarded_as_it_comes_and_each_side_ends_its_direction() {
+async fn inner_bytes_are_forwarded_unchanged_and_each_side_ends_its_direction() {
     let script = [
         ScriptStep::Expect(b"hello".to_vec()),
         ScriptStep::Send(b"you are".to_vec()),
@@ -322,7 +322,7 @@ async fn an_endpoint_that_refuses_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_listener_goes_is_left_in_peace_and_no_other_begins() {
+async fn a_stream_of_a_removed_listener_continues_and_no_other_starts() {
     let it = Mixed::new().await;
     let mut proxy = it
         .setup
@@ -393,7 +393,7 @@ async fn listeners_verify_their_clients_in_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_session_of_a_listener_that_asks_for_nothing_opens_no_other_one() {
+async fn a_session_of_a_listener_without_client_certificates_resumes_at_no_other() {
     let it = Mixed::new().await;
     let clients = Authority::new("clients");
     let mut config = it.config.clone();
@@ -422,7 +422,7 @@ async fn a_session_of_a_listener_that_asks_for_nothing_opens_no_other_one() {
 }
 
 #[tokio::test]
-async fn a_listener_whose_authorities_cannot_be_read_serves_nobody() {
+async fn a_listener_with_unreadable_authorities_serves_no_client() {
     let it = Mixed::new().await;
     let mut config = it.config.clone();
     let rules = ClientVerification {
@@ -449,9 +449,9 @@ async fn much_passes_through_in_both_directions() {
     const EACH: usize = 4 * 1024 * 1024;
     let bytes: Vec<u8> = (0..EACH).map(|at| (at % 251) as u8).collect();
     let script = vec![ScriptStep::Expect(bytes.clone()), ScriptStep::Send(bytes.clone()), ScriptStep::Close];
-    let own = Authority::new("pods").leaf(&[PASSED]).server_config(&[]);
+    let endpoint_config = Authority::new("pods").leaf(&[PASSED]).server_config(&[]);
     let ip = [127, 0, 0, 1].into();
-    let pod = Backend::start(ip, Behaviour::Scripts(vec![script]), Some(own)).await.unwrap();
+    let pod = Backend::start(ip, Behaviour::Scripts(vec![script]), Some(endpoint_config)).await.unwrap();
     let it = Mixed::new().await;
     let mut config = it.config.clone();
     route(&mut config, "passing", &[(pod.address(), 1)]);

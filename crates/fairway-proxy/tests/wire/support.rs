@@ -28,7 +28,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The configuration with a session key.
 pub(crate) fn with_session(mut config: Config, key: &SessionKey) -> Config {
-    let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
+    let backends: Vec<Backend> = config.backends.values().map(|backend| Backend::clone(backend)).collect();
     for backend in backends {
         let backend = Backend { session: Some(key.clone()), ..backend };
         config.backends.insert(backend.key.clone(), Arc::new(backend));

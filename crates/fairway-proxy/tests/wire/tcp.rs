@@ -75,7 +75,7 @@ impl Client {
 }
 
 #[tokio::test]
-async fn bytes_pass_both_ways_whoever_speaks_first_and_each_side_ends_its_direction() {
+async fn bytes_pass_both_ways_whichever_side_speaks_first() {
     let proxy = forward_to(&[greeting("a").await]).start();
     let mut client = Client::connect(&proxy).await;
     assert_eq!(client.name().await, "a", "the endpoint speaks first");
@@ -139,7 +139,7 @@ async fn without_an_endpoint_the_connection_ends_without_a_byte() {
 }
 
 #[tokio::test]
-async fn the_endpoint_is_told_who_the_client_is_before_the_first_byte() {
+async fn the_endpoint_learns_the_client_before_the_first_byte() {
     for (version, length) in [(ProxyHeaderVersion::V1, None), (ProxyHeaderVersion::V2, Some(28))] {
         let it = forward_to(&[greeting("a").await]).policy(|it| it.proxy_header = Some(version));
         let proxy = it.start();
@@ -161,7 +161,7 @@ async fn the_endpoint_is_told_who_the_client_is_before_the_first_byte() {
 }
 
 #[tokio::test]
-async fn what_the_client_is_said_to_be_is_passed_on() {
+async fn the_introduced_client_is_passed_on() {
     let it = forward_to(&[greeting("a").await]).introduced_by(&["127.0.0.0/8"]);
     let proxy = it.policy(|it| it.proxy_header = Some(ProxyHeaderVersion::V1)).start();
     for header in [V1, V2] {
@@ -174,7 +174,7 @@ async fn what_the_client_is_said_to_be_is_passed_on() {
 }
 
 #[tokio::test]
-async fn who_must_not_introduce_clients_and_what_is_no_header_is_refused() {
+async fn untrusted_introductions_and_invalid_headers_are_refused() {
     let it = forward_to(&[greeting("a").await]);
     let proxy = it.clone().introduced_by(&["10.0.0.0/8"]).start();
     let mut client = Client::connect(&proxy).await;
@@ -190,7 +190,7 @@ async fn who_must_not_introduce_clients_and_what_is_no_header_is_refused() {
 }
 
 #[tokio::test]
-async fn flags_say_nothing_of_tcp_and_a_listener_of_http_may_say_otherwise_than_they_do() {
+async fn flags_do_not_apply_to_tcp_listeners_and_http_listeners_can_override_them() {
     let web =
         Backend::http(|request| BackendResponse::ok(request.header("X-Real-IP").unwrap_or_default())).await;
     let mut it = forward_to(&[web.address()]);
@@ -214,7 +214,7 @@ async fn flags_say_nothing_of_tcp_and_a_listener_of_http_may_say_otherwise_than_
 }
 
 #[tokio::test]
-async fn a_connection_whose_listener_goes_is_left_in_peace_and_no_other_begins() {
+async fn a_connection_of_a_removed_listener_continues_and_no_other_starts() {
     let mut it = forward_to(&[greeting("a").await]);
     it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(60));
     let mut proxy = it.start();
@@ -273,7 +273,7 @@ async fn a_connection_that_outlives_the_time_of_a_drain_sees_a_reset_and_no_end(
 }
 
 #[tokio::test]
-async fn clients_stay_with_one_endpoint_where_the_backend_says_so() {
+async fn clients_stay_with_one_endpoint_if_the_backend_says_so() {
     let mut endpoints = Vec::new();
     for name in ["1", "2", "3", "4"] {
         endpoints.push(greeting(name).await);
@@ -305,17 +305,17 @@ async fn a_balancer_that_cannot_say_who_its_client_is_stands_for_it() {
     let proxy = it.policy(|it| it.proxy_header = Some(ProxyHeaderVersion::V1)).start();
     let mut names = BTreeSet::new();
     for balancer in 1..=20 {
-        let mut chosen = BTreeSet::new();
+        let mut responders = BTreeSet::new();
         for header in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN 192.0.2.7 192.0.2.1 5555 80\r\n"] {
             let mut client = Client::from([127, 0, 0, balancer], &proxy).await;
             let port = client.0.local_addr().unwrap().port();
             client.send(header).await;
-            chosen.insert(client.name().await);
+            responders.insert(client.name().await);
             let line = format!("PROXY TCP4 127.0.0.{balancer} 127.0.0.1 {port} 7000\r\n");
             assert_eq!(client.read(line.len()).await, line);
         }
-        assert_eq!(chosen.len(), 1, "{chosen:?}");
-        names.extend(chosen);
+        assert_eq!(responders.len(), 1, "{responders:?}");
+        names.extend(responders);
     }
     assert!(names.len() > 1, "{names:?}");
 }
@@ -331,7 +331,7 @@ fn has_keep_alive_timer(endpoint: SocketAddr) -> bool {
 }
 
 #[tokio::test]
-async fn a_connection_that_lasts_asks_a_silent_endpoint_whether_it_is_still_there() {
+async fn a_long_connection_probes_a_silent_endpoint() {
     let endpoint = greeting("a").await;
     let proxy = forward_to(&[endpoint]).start();
     let mut client = Client::connect(&proxy).await;
@@ -340,7 +340,7 @@ async fn a_connection_that_lasts_asks_a_silent_endpoint_whether_it_is_still_ther
 }
 
 #[tokio::test]
-async fn a_route_says_how_long_nothing_may_move() {
+async fn a_route_limits_the_idle_time_of_connections() {
     let it = forward_to(&[greeting("a").await]).policy(|it| it.idle_timeout = Some(TIMEOUT));
     let proxy = it.start();
     let mut client = Client::connect(&proxy).await;

@@ -66,8 +66,12 @@ async fn the_name_chooses_the_certificate() {
     }
     let without = TlsOffer::new(trusting_anything(), HOST).without_sni();
     assert_eq!(*handshake(&proxy, &without).await.chain[0], *default.chain_der[0]);
-    let own = &setup.options.fallback_certificate.chain[0];
-    assert_eq!(shown(&fallback, "elsewhere.org").await, *own, "without a default there is one of our own");
+    let own_certificate = &setup.options.fallback_certificate.chain[0];
+    assert_eq!(
+        shown(&fallback, "elsewhere.org").await,
+        *own_certificate,
+        "without a default there is one of our own"
+    );
 }
 
 #[tokio::test]
@@ -193,7 +197,7 @@ async fn a_certificate_of_version_1_is_shown_for_its_host_and_as_the_default() {
 }
 
 #[tokio::test]
-async fn what_is_no_handshake_is_counted_and_closed() {
+async fn other_bytes_than_a_handshake_are_counted_and_closed() {
     let backend = echo().await;
     let proxy = Setup::to(&[backend.address()])
         .settings(|settings| settings.downstream.handshake_timeout = TIMEOUT)
@@ -312,7 +316,7 @@ async fn status_of(leaf: &Leaf, tls: UpstreamTls) -> (u16, Backend) {
 }
 
 #[tokio::test]
-async fn what_tls_takes_of_a_connect_is_recorded_and_nothing_for_a_connection_that_is_open() {
+async fn the_tls_time_of_a_connect_is_recorded_and_none_for_an_open_connection() {
     let leaf = Authority::new("ours").leaf(&["inner.example"]);
     let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| BackendResponse::ok("ok")).await;
     let mut setup = Setup::to(&[backend.address()]);
@@ -392,7 +396,7 @@ async fn a_host_offers_its_own_suites_of_tls_1_2() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_not_wanted_is_refused_from_the_next_handshake_on() {
+async fn a_disabled_version_is_refused_from_the_next_handshake_on() {
     let backend = echo().await;
     let authority = Authority::new("test");
     let leaf = authority.leaf(&["a.example.com"]);
@@ -424,7 +428,7 @@ async fn a_version_that_is_not_wanted_is_refused_from_the_next_handshake_on() {
 }
 
 #[tokio::test]
-async fn keys_are_exchanged_in_a_group_that_is_allowed_and_that_the_client_prefers() {
+async fn keys_are_exchanged_in_an_allowed_group_that_the_client_prefers() {
     use KeyExchange::{Secp384r1, X25519, X25519MlKem768};
     let (backend, authority) = (echo().await, Authority::new("test"));
     let leaf = authority.leaf(&["a.example.com"]);
@@ -486,7 +490,7 @@ async fn a_megabyte_passes_tls_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_truncated_answer_is_no_clean_end_under_tls() {
+async fn a_truncated_response_does_not_end_cleanly_under_tls() {
     let backend = Backend::http(|_| {
         BackendResponse::ThenReset(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec())
     })

@@ -83,7 +83,7 @@ impl Client {
 }
 
 #[tokio::test]
-async fn each_client_gets_its_own_answers_from_one_endpoint() {
+async fn each_client_gets_its_own_responses_from_one_endpoint() {
     let proxy = forward_to(&[answering("a").await, answering("b").await]).start();
     let mut clients = Vec::new();
     for _ in 0..6 {
@@ -136,7 +136,7 @@ async fn session(endpoint: &UdpSocket) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn what_others_send_to_the_socket_of_a_session_never_reaches_its_client() {
+async fn datagrams_of_others_to_a_session_socket_never_reach_its_client() {
     let (endpoint, at) = endpoint().await;
     let proxy = forward_to(&[at]).start();
     let client = Client::connect(&proxy).await;
@@ -147,16 +147,16 @@ async fn what_others_send_to_the_socket_of_a_session_never_reaches_its_client() 
     {
         let stranger = UdpSocket::bind(from).await.unwrap();
         stranger.send_to(b"forged", session).await.unwrap();
-        let own = format!("{round}");
-        endpoint.send_to(own.as_bytes(), session).await.unwrap();
-        assert_eq!(client.hear().await, own.as_bytes());
+        let payload = format!("{round}");
+        endpoint.send_to(payload.as_bytes(), session).await.unwrap();
+        assert_eq!(client.hear().await, payload.as_bytes());
     }
     proxy.expect_metric("fairway_datagrams_sent_total", 2).await;
     assert_eq!(proxy.metric(OPEN).await, 1, "the session goes on");
 }
 
 #[tokio::test]
-async fn whose_address_is_forged_gets_what_the_endpoint_answers_and_nothing_else() {
+async fn a_forged_source_address_gets_only_responses_of_the_endpoint() {
     let (endpoint, at) = endpoint().await;
     let proxy = forward_to(&[at]).start();
     let forger = Client::from([127, 78, 0, 3], address(&proxy)).await;
@@ -172,12 +172,12 @@ async fn whose_address_is_forged_gets_what_the_endpoint_answers_and_nothing_else
         assert_eq!(victim.hear().await, response.as_bytes());
     }
     proxy.expect_metric("fairway_datagrams_sent_total", 2).await;
-    let more = victim.socket.try_recv(&mut [0; 100]);
-    assert_eq!(more.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    let datagram = victim.socket.try_recv(&mut [0; 100]);
+    assert_eq!(datagram.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[tokio::test]
-async fn a_client_whose_endpoint_refuses_gets_another_one() {
+async fn a_client_of_a_refusing_endpoint_gets_another_one() {
     // Bound briefly where no other test binds.
     let nobody = UdpSocket::bind("127.77.0.1:0").await.unwrap().local_addr().unwrap();
     let proxy = forward_to(&[nobody, answering("a").await]).start();
@@ -197,7 +197,7 @@ async fn without_an_endpoint_datagrams_are_dropped() {
 }
 
 #[tokio::test]
-async fn the_endpoint_is_told_who_the_client_is_with_the_first_datagram() {
+async fn the_endpoint_learns_the_client_with_the_first_datagram() {
     for version in [ProxyHeaderVersion::V1, ProxyHeaderVersion::V2] {
         let it = forward_to(&[answering("a").await]).policy(|it| it.proxy_header = Some(version));
         let proxy = it.start();
@@ -213,7 +213,7 @@ async fn the_endpoint_is_told_who_the_client_is_with_the_first_datagram() {
 }
 
 #[tokio::test]
-async fn a_header_of_either_version_says_who_the_client_is() {
+async fn a_proxy_header_of_either_version_names_the_client() {
     let it = forward_to(&[answering("a").await]).introduced_by(&["127.0.0.0/8"]);
     let proxy = it.clone().policy(|it| it.proxy_header = Some(ProxyHeaderVersion::V2)).start();
     for header in [V1, V2] {
@@ -320,7 +320,7 @@ async fn sessions_take_descriptors_and_none_begins_where_there_is_none_left() {
 }
 
 #[tokio::test]
-async fn a_session_in_which_nothing_moves_ends_and_the_next_datagram_begins_another() {
+async fn an_idle_session_ends_and_the_next_datagram_starts_another() {
     let it = forward_to(&[answering("a").await]).policy(|it| it.idle_timeout = Some(TIMEOUT));
     let proxy = it.start();
     let client = Client::connect(&proxy).await;
@@ -359,7 +359,7 @@ async fn sessions_follow_endpoints_that_come_and_go() {
 }
 
 #[tokio::test]
-async fn clients_stay_with_one_endpoint_where_the_backend_says_so() {
+async fn clients_stay_with_one_endpoint_if_the_backend_says_so() {
     let mut endpoints = Vec::new();
     for name in ["1", "2", "3", "4"] {
         endpoints.push(answering(name).await);
@@ -405,7 +405,7 @@ async fn a_number_may_be_a_port_of_both_transports() {
 }
 
 #[tokio::test]
-async fn sessions_whose_listener_goes_are_left_in_peace_and_no_other_begins() {
+async fn sessions_of_a_removed_listener_continue_and_no_other_starts() {
     let mut it = forward_to(&[answering("a").await]);
     it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(60));
     let mut proxy = it.start();
@@ -421,7 +421,7 @@ async fn sessions_whose_listener_goes_are_left_in_peace_and_no_other_begins() {
 }
 
 #[tokio::test]
-async fn a_listener_that_comes_back_gets_its_port_from_the_sessions_that_were_left() {
+async fn a_returning_listener_gets_its_port_from_remaining_sessions() {
     // An address where no other test receives datagrams.
     let port = SocketAddr::from(([127, 63, 0, 2], free_port()));
     let mut it = forward_to(&[answering("a").await]).listener(|listener| listener.bind = vec![port]);

@@ -31,7 +31,7 @@ async fn becomes_502(response: &str) {
 }
 
 #[tokio::test]
-async fn a_malformed_head_is_answered_502_and_not_asked_for_again() {
+async fn a_malformed_head_is_502_and_not_retried() {
     for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
@@ -50,7 +50,7 @@ async fn a_malformed_head_is_answered_502_and_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_bad_chunk_breaks_the_answer_visibly() {
+async fn a_bad_chunk_truncates_the_response_visibly() {
     for chunk in ["zz\r\n", "3 \r\nabc\r\n0\r\n\r\n", "3\t\r\nabc\r\n0\r\n\r\n", "3\nabc\r\n0\r\n\r\n"] {
         let response = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n{chunk}");
         let backend = answering(response).await;
@@ -63,7 +63,7 @@ async fn a_bad_chunk_breaks_the_answer_visibly() {
 }
 
 #[tokio::test]
-async fn an_answer_that_ends_early_is_no_short_success() {
+async fn a_truncated_response_is_no_short_success() {
     for (response, request) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", Request::get(HOST, "/")),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", Request::get(HOST, "/")),
@@ -87,7 +87,7 @@ async fn an_answer_that_ends_early_is_no_short_success() {
 }
 
 #[tokio::test]
-async fn a_reset_in_a_close_delimited_answer_is_passed_on_as_a_failure() {
+async fn a_reset_in_a_close_delimited_response_is_forwarded_as_a_failure() {
     let backend = Backend::scripted([
         ScriptStep::ReadRequest,
         ScriptStep::Send(b"HTTP/1.1 200 OK\r\n\r\nabc".to_vec()),
@@ -105,7 +105,7 @@ async fn a_reset_in_a_close_delimited_answer_is_passed_on_as_a_failure() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_within_its_head_is_not_asked_for_again() {
+async fn a_response_truncated_within_its_head_is_not_retried() {
     let backend = answering("HTTP/1.1 200 OK\r\nContent-Le").await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
@@ -114,7 +114,7 @@ async fn an_answer_cut_within_its_head_is_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn interim_answers_reach_http_1_1_clients_and_no_others() {
+async fn interim_responses_reach_only_http_1_1_clients() {
     let response = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
                   HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let backend = Backend::http(move |_| BackendResponse::Bytes(response.into())).await;
@@ -130,7 +130,7 @@ async fn interim_answers_reach_http_1_1_clients_and_no_others() {
 }
 
 #[tokio::test]
-async fn an_interim_answer_does_not_wait_for_the_final_one() {
+async fn an_interim_response_does_not_wait_for_the_final_one() {
     let backend = Backend::scripted([
         ScriptStep::ReadRequest,
         ScriptStep::Send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".to_vec()),
@@ -147,7 +147,7 @@ async fn an_interim_answer_does_not_wait_for_the_final_one() {
 }
 
 #[tokio::test]
-async fn a_protocol_switch_that_nobody_asked_for_is_502() {
+async fn an_unrequested_protocol_switch_is_502() {
     let response =
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nsecret";
     let backend = Backend::http(move |_| BackendResponse::Bytes(response.into())).await;
@@ -159,7 +159,7 @@ async fn a_protocol_switch_that_nobody_asked_for_is_502() {
 }
 
 #[tokio::test]
-async fn bytes_behind_an_answer_are_nobodys_answer() {
+async fn bytes_after_a_response_belong_to_no_response() {
     let backend = Backend::http(|_| {
         BackendResponse::Bytes(
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 EVIL\r\n\r\n".into(),
@@ -175,7 +175,7 @@ async fn bytes_behind_an_answer_are_nobodys_answer() {
 }
 
 #[tokio::test]
-async fn hop_by_hop_fields_of_answers_stay_here() {
+async fn hop_by_hop_headers_of_responses_are_removed() {
     let headers = [
         ("Connection", "X-Hop"),
         ("X-Hop", "1"),

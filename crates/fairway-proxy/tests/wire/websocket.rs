@@ -93,7 +93,7 @@ async fn early_bytes_never_reach_an_endpoint_that_does_not_switch() {
 }
 
 #[tokio::test]
-async fn after_another_answer_the_connection_stays_http() {
+async fn after_another_response_the_connection_stays_http() {
     let backend = Backend::http(|_| BackendResponse::status(403, "no")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
@@ -190,13 +190,13 @@ async fn an_upgrade_to_another_protocol_is_neither_forwarded_nor_taken() {
             .header("Upgrade", protocol)
             .header("Content-Length", "0");
         assert_eq!(client.exchange(&request).await.unwrap().status, 502, "{protocol}");
-        let seen = &backend.requests()[0];
-        assert_eq!((seen.header("Upgrade"), seen.header("Connection")), (None, None), "{protocol}");
+        let received = &backend.requests()[0];
+        assert_eq!((received.header("Upgrade"), received.header("Connection")), (None, None), "{protocol}");
     }
 }
 
 #[tokio::test]
-async fn an_upgrade_that_is_no_handshake_of_websocket_is_refused() {
+async fn an_upgrade_without_a_websocket_handshake_is_refused() {
     const KEY: (&str, &str) = ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
     const VERSION: (&str, &str) = ("Sec-WebSocket-Version", "13");
     let backend = Backend::scripted([ScriptStep::ReadRequest, ScriptStep::Send(SWITCH.to_vec())]).await;
@@ -227,7 +227,7 @@ async fn an_upgrade_that_is_no_handshake_of_websocket_is_refused() {
 }
 
 #[tokio::test]
-async fn a_switch_to_anything_but_what_was_asked_is_502() {
+async fn a_switch_to_another_protocol_is_502() {
     for head in [
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket, h2c\r\n\r\n",

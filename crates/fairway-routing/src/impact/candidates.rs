@@ -44,8 +44,10 @@ impl PossibleRule<'_> {
 
     /// Whether its conditions on unknown parts are the same.
     fn asks_for(&self, other: &Match) -> bool {
-        self.when.is_some_and(|of| {
-            of.headers == other.headers && of.query == other.query && of.cookies == other.cookies
+        self.when.is_some_and(|conditions| {
+            conditions.headers == other.headers
+                && conditions.query == other.query
+                && conditions.cookies == other.cookies
         })
     }
 }

@@ -79,8 +79,8 @@ impl<'s> Comparison<'s> {
             return Some(place);
         }
         let speaking = self.before.speaking(known.over_tls);
-        let serves = |place: &&&HttpListener<'s>| {
-            let all = candidates(&self.before, place.listener, request);
+        let serves = |serves_request: &&&HttpListener<'s>| {
+            let all = candidates(&self.before, serves_request.listener, request);
             known.rule.is_some_and(|rule| {
                 all.iter().any(|it| it.serving_rule.is_some_and(|to| rule.is_from(&to.rule.rule().origin)))
             })
@@ -123,7 +123,7 @@ impl<'s> Comparison<'s> {
         let mut verdicts = Vec::new();
         let mut unknown = None;
         for number in served {
-            let one = treat_before(&before[*number]);
+            let treatment = treat_before(&before[*number]);
             unknown = unknown.or(before[*number].depends_on().filter(|_| served.len() > 1));
             for candidate in possible(before, *number, &after) {
                 let treated = match self.after.passes_through(now, request) {
@@ -134,7 +134,7 @@ impl<'s> Comparison<'s> {
                     }
                 };
                 unknown = unknown.or(candidate.depends_on());
-                verdicts.push(difference::verdict(&one, &treated, known));
+                verdicts.push(difference::verdict(&treatment, &treated, known));
             }
         }
         settled(verdicts, unknown.unwrap_or(Unknown::Headers))

@@ -37,19 +37,20 @@ impl<'s> ComparedConfig<'s> {
             let mut all = config.listeners.values();
             all.find(|it| it.protocol == ListenerProtocol::Https && *it.table == *table)
         };
-        let place = |listener: &'s Arc<Listener>| {
+        let to_http_listener = |listener: &'s Arc<Listener>| {
             let https = match listener.protocol {
                 ListenerProtocol::Https => Some(listener),
                 _ => over_tls(&listener.table),
             };
-            let place = HttpListener {
+            let http_listener = HttpListener {
                 listener,
                 limits: ClientLimits::for_listener(&config.settings, &listener.clients),
                 https_port: https.map_or(443, |https| https.public_port),
             };
-            (&*listener.name, place)
+            (&*listener.name, http_listener)
         };
-        let listeners = config.listeners.values().filter(|it| it.protocol.is_http()).map(place).collect();
+        let listeners =
+            config.listeners.values().filter(|it| it.protocol.is_http()).map(to_http_listener).collect();
         Self { snapshot, listeners, lacks_objects: false, asks_for_query: RefCell::default() }
     }
 
@@ -66,11 +67,12 @@ impl<'s> ComparedConfig<'s> {
     /// The listener that receives the traffic of `before` from the other configuration: the one with the same name, or
     /// with the same address. If several TLS listeners share the address, the server name decides.
     pub(super) fn instead_of(&self, before: &Listener, host: &str) -> Option<&HttpListener<'s>> {
-        let same = |place: &&HttpListener<'s>| place.listener.protocol == before.protocol;
+        let same =
+            |has_same_protocol: &&HttpListener<'s>| has_same_protocol.listener.protocol == before.protocol;
         let named = self.listeners.get(&*before.name).filter(same);
         let anchor = named.or_else(|| {
-            let shares = |place: &&HttpListener<'s>| {
-                place.listener.bind.iter().any(|address| before.bind.contains(address))
+            let shares = |shares_address: &&HttpListener<'s>| {
+                shares_address.listener.bind.iter().any(|address| before.bind.contains(address))
             };
             self.listeners.values().filter(same).find(shares)
         })?;
@@ -79,23 +81,23 @@ impl<'s> ComparedConfig<'s> {
         }
         let all = self.snapshot.config().listeners.values();
         let beside = all.filter(|it| it.protocol.begins_with_tls() && it.bind == anchor.listener.bind);
-        let chosen = beside.filter(|it| it.host.covers(host)).max_by_key(|it| specificity(&it.host))?;
-        self.listeners.get(&*chosen.name)
+        let successor = beside.filter(|it| it.host.covers(host)).max_by_key(|it| specificity(&it.host))?;
+        self.listeners.get(&*successor.name)
     }
 
     /// Whether a rule of the host matches on query parameters.
     pub(super) fn asks_for_query(&self, host: &'s CompiledHost) -> bool {
         let look = || {
             let mut rules = host.model().routes.iter().flat_map(|route| &route.rules);
-            rules.any(|rule| rule.matches.iter().any(|of| !of.query.is_empty()))
+            rules.any(|rule| rule.matches.iter().any(|route_match| !route_match.query.is_empty()))
         };
         *self.asks_for_query.borrow_mut().entry(std::ptr::from_ref(host)).or_insert_with(look)
     }
 
     /// Whether the TLS connection of the request's host is passed through.
-    pub(super) fn passes_through(&self, place: &HttpListener<'s>, request: &RequestPaths<'_>) -> bool {
-        place.listener.protocol == ListenerProtocol::Https
-            && self.snapshot.passthrough_route(&place.listener.table, request.known_request.host).is_some()
+    pub(super) fn passes_through(&self, listener: &HttpListener<'s>, request: &RequestPaths<'_>) -> bool {
+        listener.listener.protocol == ListenerProtocol::Https
+            && self.snapshot.passthrough_route(&listener.listener.table, request.known_request.host).is_some()
     }
 }
 

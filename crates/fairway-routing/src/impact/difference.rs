@@ -189,9 +189,9 @@ fn header_steps(rule: &Rule, over_tls: bool) -> Vec<HeaderStep<'_>> {
     let request = phases.request.iter().filter(|edit| !matches!(edit, RequestEdit::Host(_)));
     let forwarding = phases.forwarding.iter();
     let written = forwarding.flat_map(|it| {
-        let chosen = it.chosen.iter().filter(|chosen| chosen.when.is_empty());
+        let unconditional = it.chosen.iter().filter(|chosen| chosen.when.is_empty());
         let fields = it.fields.iter().map(|fields| HeaderStep::Fields(fields));
-        fields.chain(chosen.map(|chosen| HeaderStep::Chosen(chosen)))
+        fields.chain(unconditional.map(|chosen| HeaderStep::Chosen(chosen)))
     });
     let responses = phases.answers.edits.iter().filter(|edit| match edit {
         ResponseEdit::Headers(_) | ResponseEdit::Fields(_) => true,
@@ -258,8 +258,8 @@ fn filters(phases: &Phases) -> Phases {
         _ => false,
     });
     let forwarding = forwarding.map(|it| {
-        let chosen = it.chosen.iter().filter(|chosen| !chosen.when.is_empty()).cloned().collect();
-        Forwarding { path: None, fields: None, tls_backend: None, chosen, ..*it }
+        let conditional = it.chosen.iter().filter(|chosen| !chosen.when.is_empty()).cloned().collect();
+        Forwarding { path: None, fields: None, tls_backend: None, chosen: conditional, ..*it }
     });
     Phases {
         client: None,

@@ -133,8 +133,8 @@ impl<'s> Forwarded<'s> {
 
 /// Whether the same Services have the same proportions.
 fn is_shared_alike(before: &BTreeMap<&str, u64>, after: &BTreeMap<&str, u64>) -> bool {
-    let whole = |weights: &BTreeMap<&str, u64>| u128::from(weights.values().sum::<u64>());
-    let (all_before, all_after) = (whole(before), whole(after));
+    let total = |weights: &BTreeMap<&str, u64>| u128::from(weights.values().sum::<u64>());
+    let (all_before, all_after) = (total(before), total(after));
     let alike = |((one, weight), (other, now)): ((&&str, &u64), (&&str, &u64))| {
         one == other && u128::from(*weight) * all_after == u128::from(*now) * all_before
     };

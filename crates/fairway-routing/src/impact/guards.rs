@@ -79,8 +79,8 @@ pub(super) fn ruling(guard: &Guard, step: &GuardStep, input: &GuardInput<'_, '_>
 }
 
 /// `None` if a trusted peer may say otherwise in a header.
-fn came_in_the_clear(place: &HttpListener<'_>, request: &RequestPaths<'_>) -> Option<bool> {
-    let trust = &place.limits.forwarded;
+fn came_in_the_clear(listener: &HttpListener<'_>, request: &RequestPaths<'_>) -> Option<bool> {
+    let trust = &listener.limits.forwarded;
     (trust.ranges.is_empty() || trust.address_only).then_some(!request.known_request.over_tls)
 }
 

@@ -7,8 +7,12 @@ use super::recorded_request::RequestPaths;
 use crate::steps::CompiledRedirect;
 
 /// The same URL with https.
-pub(super) fn to_https(to: &HttpsRedirect, place: &HttpListener<'_>, request: &RequestPaths<'_>) -> String {
-    let port = port(place.https_port, if to.explicit_port { 0 } else { 443 });
+pub(super) fn to_https(
+    to: &HttpsRedirect,
+    listener: &HttpListener<'_>,
+    request: &RequestPaths<'_>,
+) -> String {
+    let port = port(listener.https_port, if to.explicit_port { 0 } else { 443 });
     let target = target(request, to.keep_trailing_slash);
     format!("https://{}{port}{target}", request.known_request.host)
 }

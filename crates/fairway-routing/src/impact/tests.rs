@@ -151,7 +151,7 @@ fn word(verdict: &Verdict) -> String {
 }
 
 #[test]
-fn a_change_of_a_rule_is_named_by_what_it_does() {
+fn a_change_of_a_rule_is_classified_by_its_effect() {
     let rewrite = PathRewrite::Full("/new".into());
     let headers = HeaderEdit {
         set: vec![HeaderField { name: "X-A".into(), value: "b".into() }],
@@ -206,7 +206,7 @@ fn a_change_of_a_rule_is_named_by_what_it_does() {
 }
 
 #[test]
-fn a_difference_says_what_was_and_what_would_be() {
+fn a_difference_shows_both_outcomes() {
     let Verdict::Otherwise(it) =
         change(&with_rule(|rule| rule.action = forward_to(&[("next", 1)])), &request("/x"))
     else {
@@ -235,7 +235,7 @@ fn endpoints_that_come_and_go_make_no_difference() {
 }
 
 #[test]
-fn another_protocol_and_other_balancing_are_told_apart() {
+fn another_protocol_and_other_balancing_are_distinguished() {
     let with = |edit: fn(&mut Backend)| {
         let mut after = served();
         let mut backend = Backend::clone(&after.backends[&BackendKey::from("shop/web:80")]);
@@ -250,7 +250,7 @@ fn another_protocol_and_other_balancing_are_told_apart() {
 }
 
 #[test]
-fn an_access_list_decides_by_the_address_where_that_is_kept() {
+fn an_access_list_decides_by_a_recorded_address() {
     let list = AccessList { deny: Vec::new(), allow: vec!["10.0.0.0/8".parse().unwrap()] };
     let after = guarded(Guard::Access(list));
     for (client, expected) in [
@@ -289,7 +289,7 @@ fn passwords_are_not_known_but_that_one_was_right_is() {
 }
 
 #[test]
-fn what_an_extension_says_is_not_known() {
+fn decisions_of_extensions_are_unknown() {
     let extended = |name: &str| {
         let service = GrpcService {
             backend: "shop/next:80".into(),
@@ -331,7 +331,7 @@ fn what_an_extension_says_is_not_known() {
 }
 
 #[test]
-fn the_endpoint_says_which_share_a_request_had() {
+fn the_endpoint_identifies_the_share_of_a_request() {
     let shares = |web, next| with_rule(|rule| rule.action = forward_to(&[("web", web), ("next", next)]));
     let request_to = |endpoint: Option<&str>| KnownRequest {
         endpoint: endpoint.map(|address| address.parse().unwrap()),
@@ -361,7 +361,7 @@ fn canary(value: &str, service: &str, main: &str) -> Config {
 }
 
 #[test]
-fn headers_are_not_known_but_what_they_led_to_is() {
+fn headers_are_unknown_but_the_rule_they_selected_is_known() {
     let before = canary("always", "next", "web");
     let (on_main, on_canary) =
         (request("/x"), KnownRequest { endpoint: Some("10.0.0.3:8080".parse().unwrap()), ..request("/x") });
@@ -395,7 +395,7 @@ fn a_query_matters_only_to_requests_that_had_one() {
 }
 
 #[test]
-fn a_listener_that_is_gone_takes_its_requests_with_it() {
+fn a_removed_listener_no_longer_serves_its_requests() {
     let mut after = served();
     after.listeners.remove("http");
     assert_eq!(word(&change(&after, &request("/x"))), "listener");
@@ -404,7 +404,7 @@ fn a_listener_that_is_gone_takes_its_requests_with_it() {
 }
 
 #[test]
-fn a_request_whose_listener_is_not_known_is_found_by_its_rule() {
+fn a_request_with_an_unknown_listener_is_found_by_its_rule() {
     let mut config = served();
     let mut other = Listener::new("other", ListenerProtocol::Http, 81, "other");
     other.table = "other".into();
@@ -428,7 +428,7 @@ fn objects_that_were_not_read_are_not_known() {
 }
 
 #[test]
-fn what_was_cut_is_undecided() {
+fn truncated_requests_are_undecided() {
     for (host, path) in [("a.test", "/long…"), ("a.tes…", "/x"), ("a.test", "/\u{fffd}"), ("a.test", "")]
     {
         let verdict = change(&served(), &KnownRequest { host, path, ..request("/x") });

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_moves_belongs_to_the_endpoint_that_answered() {
+    fn a_moved_session_belongs_to_the_endpoint_that_responded() {
         let keys = keys(100);
         let mut random = fastrand::Rng::with_seed(1);
         for index in 0..100 {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_comes_takes_its_share_and_no_other_session_moves() {
+    fn a_new_endpoint_takes_its_share_and_no_other_session_moves() {
         let keys = keys(8);
         let mut shares = [0; 8];
         let mut moved = 0;
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_belong_where_requests_of_the_same_address_do() {
+    fn connections_and_requests_of_an_address_belong_to_the_same_endpoint() {
         let client = [192, 0, 2, 7].into();
         let key = |parts: &[SessionPart]| {
             SessionKey::Hash(SessionHash { parts: parts.to_vec(), spread: NonZeroU16::new(2) })

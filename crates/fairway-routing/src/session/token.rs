@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_read_as_it_was_written_and_others_are_none() {
+    fn a_token_is_read_back_and_other_texts_are_none() {
         let bounded = session(100, 0);
         let header = SessionCookie { carrier: SessionCarrier::Header, ..bounded.clone() };
         let mut value = Vec::new();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_that_lasts_as_long_as_its_session_has_the_rest_of_its_time() {
+    fn a_cookie_with_the_lifetime_of_its_session_has_the_remaining_time() {
         let issued = IssuedToken { key: 1, began: 1000 };
         assert_eq!(issued.max_age(&session(100, 0), 1040), Some(60));
         assert_eq!(issued.max_age(&session(0, 0), 1040), Some(100));

@@ -16,7 +16,7 @@ fn names(fields: &ReadyFields) -> Vec<&str> {
 }
 
 #[test]
-fn what_belongs_to_the_hop_is_not_edited_and_there_is_one_host() {
+fn hop_by_hop_headers_are_not_edited_and_there_is_one_host() {
     let edit = HeaderEdit {
         remove: ["x-a", "host", "Connection", "content-length"].map(Into::into).into(),
         set: vec![field("X-B"), field("Transfer-Encoding"), field("Host")],
@@ -65,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn what_fairway_writes_itself_is_edited_at_last() {
+fn headers_written_by_fairway_are_edited_last() {
     let set = |name: &str| HeaderEdit { set: vec![field(name)], ..HeaderEdit::default() };
     let both = HeaderEdit { add: vec![field("X-A")], ..set("X-Forwarded-Proto") };
     let request = [both, set("x-real-ip"), set("X-B")].map(RequestEdit::Headers).into();
@@ -79,7 +79,7 @@ fn what_fairway_writes_itself_is_edited_at_last() {
 }
 
 #[test]
-fn cookies_of_whoever_was_asked_come_before_what_is_said_about_all_answers() {
+fn cookies_of_auth_services_precede_edits_of_all_responses() {
     let edit = || HeaderEdit { set: vec![field("X-A")], ..HeaderEdit::default() };
     let auth = ExternalAuth {
         service: AuthService::OwnHost { scheme: None },
@@ -120,7 +120,7 @@ fn cookies_of_whoever_was_asked_come_before_what_is_said_about_all_answers() {
 }
 
 #[test]
-fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
+fn a_share_applies_its_filters_after_the_choice_of_a_backend() {
     let edit = |name: &str| HeaderEdit { set: vec![field(name)], ..HeaderEdit::default() };
     let compression = || Arc::new(Compression { codings: Vec::new() });
     let rule = Phases {
@@ -141,7 +141,7 @@ fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
         unlogged: true,
         ..Phases::default()
     };
-    let own = RouteFilters {
+    let filters = RouteFilters {
         reply: vec![edit("X-Own")],
         path: Some(PathRewrite::Full("/own".into())),
         ..RouteFilters::default()
@@ -161,7 +161,7 @@ fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
         unlogged: true,
         ..Phases::default()
     };
-    assert_eq!(of_share(Some(&own), &rule), expected);
+    assert_eq!(of_share(Some(&filters), &rule), expected);
 }
 
 #[test]

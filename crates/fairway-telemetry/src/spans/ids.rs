@@ -30,8 +30,8 @@ mod tests {
         for span_id in [1, 7, u64::MAX, 0x00f0_67aa_0ba9_02b7] {
             let context = SpanContext { trace_id: 1, span_id, parent_span_id: None, trace_state: None };
             let attempts = (1..=u8::MAX).map(|attempt| context.attempt_span_id(attempt));
-            let own = [GUARDS_SPAN, CONNECT_SPAN, TLS_SPAN].map(|number| child_id(span_id, number));
-            let all: BTreeSet<_> = attempts.chain(own).collect();
+            let child_ids = [GUARDS_SPAN, CONNECT_SPAN, TLS_SPAN].map(|number| child_id(span_id, number));
+            let all: BTreeSet<_> = attempts.chain(child_ids).collect();
             assert_eq!(all.len(), 258);
             assert!(!all.contains(&0));
         }

@@ -44,9 +44,9 @@ impl ObservedExchange<'_> {
     pub(crate) fn spans(&self) -> Vec<Span> {
         let mut spans = vec![self.server_span()];
         if self.exchange.waited_us > 0 {
-            let own = ids::child_id(self.context.span_id, ids::GUARDS_SPAN);
+            let guard_span = ids::child_id(self.context.span_id, ids::GUARDS_SPAN);
             let guards =
-                self.span(own, self.context.span_id, SpanPeriod::from_start(self.exchange.waited_us));
+                self.span(guard_span, self.context.span_id, SpanPeriod::from_start(self.exchange.waited_us));
             spans.push(Span { name: "guards".to_owned(), kind: SpanKind::Internal as i32, ..guards });
         }
         self.add_attempts(&mut spans);

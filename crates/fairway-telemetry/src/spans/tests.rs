@@ -125,10 +125,10 @@ fn attributes(span: &Span) -> BTreeMap<&str, String> {
         Value::ArrayValue(list) => format!("{} values", list.values.len()),
         other => panic!("{other:?}"),
     };
-    let one = |it: &'_ opentelemetry_proto::tonic::common::v1::KeyValue| {
+    let attribute = |it: &'_ opentelemetry_proto::tonic::common::v1::KeyValue| {
         text(it.value.as_ref().and_then(|value| value.value.as_ref()).unwrap())
     };
-    let all: BTreeMap<_, _> = span.attributes.iter().map(|it| (it.key.as_str(), one(it))).collect();
+    let all: BTreeMap<_, _> = span.attributes.iter().map(|it| (it.key.as_str(), attribute(it))).collect();
     assert_eq!(all.len(), span.attributes.len(), "each once: {span:?}");
     all
 }
@@ -184,8 +184,8 @@ fn the_span_of_a_client_is_the_parent() {
             .spans()
             .remove(0)
     };
-    let own = span(None);
-    assert_eq!((own.parent_span_id.len(), own.flags), (0, 0x101));
+    let root_span = span(None);
+    assert_eq!((root_span.parent_span_id.len(), root_span.flags), (0, 0x101));
     let continued = span(Some(9));
     assert_eq!((&continued.parent_span_id[..], continued.flags), (&9_u64.to_be_bytes()[..], 0x301));
     assert_eq!(continued.start_time_unix_nano, 1_000_000_000);
@@ -242,7 +242,7 @@ fn a_hedged_connect_is_marked() {
 }
 
 #[test]
-fn the_wait_for_guards_comes_before_the_attempts() {
+fn the_span_of_guards_precedes_the_attempts() {
     let exchange =
         RecordedExchange { waited_us: 4_000, ..with_last(plain(), |last| last.response_us = 5_000) };
     assert_eq!(tree(&exchange), "Server GET /cart 0-10\n  Internal guards 0-4\n  Client GET 4-9\n");

@@ -84,7 +84,7 @@ pub(super) fn parse_response(reply: CollectorResponse) -> Result<Bytes, Failure>
 /// Classifies a status: whether OTLP allows a retry ("Failures" of OTLP/gRPC).
 fn grpc_failure(code: u32, details: &ErrorDetails, message: &str) -> Failure {
     let message = format!("{}: {}", Code::name_of(code), truncated(message));
-    let is = |one: Code| one.number() == code;
+    let is = |is_code: Code| is_code.number() == code;
     let always = [
         Code::Cancelled,
         Code::DeadlineExceeded,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_is_not_grpc_is_classified_by_its_http_status() {
+    fn a_non_grpc_response_is_classified_by_its_http_status() {
         for (status, kind) in [
             (302, FailureKind::Rejected),
             (401, FailureKind::Rejected),

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn two_attempts_have_nothing_in_common() {
+    fn two_attempts_share_no_value() {
         let (one, two) = (start_login(), start_login());
         assert_ne!(one.state, two.state);
         assert_ne!(one.nonce, two.nonce);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_taken_from_the_provider_that_was_asked() {
+    fn a_code_is_accepted_only_from_the_requested_provider() {
         let code = Ok("a b+c".to_owned());
         assert_eq!(handle_callback("code=a+b%2Bc&state=STATE", false, NOW), code);
         assert_eq!(
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn other_callbacks_are_refused() {
         use CallbackRefusal::{Denied, Failed, Malformed, OtherIssuer, UnknownState};
         let long = format!("code={}&state=STATE", "a".repeat(MAX_CODE_BYTES + 1));
         for (query, why) in [

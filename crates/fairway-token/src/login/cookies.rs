@@ -119,8 +119,8 @@ fn pairs<'c>(lines: impl Iterator<Item = &'c [u8]>) -> impl Iterator<Item = (&'c
     })
 }
 
-fn part_number(own: &[u8], name: &str) -> Option<usize> {
-    match own.strip_prefix(name.as_bytes())? {
+fn part_number(cookie_name: &[u8], name: &str) -> Option<usize> {
+    match cookie_name.strip_prefix(name.as_bytes())? {
         b"" => Some(0),
         [b'-', digit @ b'1'..=b'9'] => Some(usize::from(digit - b'0')),
         _ => None,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_has_is_removed() {
+    fn existing_cookies_are_removed() {
         let line = format!("{NAME}=3.a; {NAME}-1=b; {NAME}-2=c; {NAME}-x=d");
         let removed = |kept| removal_lines(std::iter::once(line.as_bytes()), NAME, kept).collect::<Vec<_>>();
         assert_eq!(removed(2), [removal_line(&format!("{NAME}-2"))]);

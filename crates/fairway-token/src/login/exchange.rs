@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_is_not_what_it_should_be_gives_no_tokens() {
+    fn an_invalid_token_response_gives_no_tokens() {
         for text in [
             "",
             "<html>",

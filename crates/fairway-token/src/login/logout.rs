@@ -102,9 +102,9 @@ pub(super) fn unnamed_id(group: &str, subject: &str) -> SessionId {
 
 fn hash_id(kind: &str, group: &str, name: &str) -> SessionId {
     // Different lists of texts have different JSON.
-    let whole = digest(serde_json::json!([kind, group, name]).to_string().as_bytes());
+    let digest_bytes = digest(serde_json::json!([kind, group, name]).to_string().as_bytes());
     let mut id = SessionId::default();
-    id.copy_from_slice(&whole[..16]);
+    id.copy_from_slice(&digest_bytes[..16]);
     id
 }
 

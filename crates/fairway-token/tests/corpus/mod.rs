@@ -57,10 +57,10 @@ pub(crate) const HOSTILE: &[Case] = &[
 ];
 
 /// Signed by the last signer (Ed25519), with valid claims and additional header members.
-fn with_header(signers: &[Signer], more: &Value) -> Vec<u8> {
+fn with_header(signers: &[Signer], additions: &Value) -> Vec<u8> {
     let signer = last(signers);
     let mut header = json!({"alg": "EdDSA", "kid": signer.key_id()});
-    merge(&mut header, more);
+    merge(&mut header, additions);
     signer.token(&header, &claims()).into_bytes()
 }
 
@@ -76,8 +76,8 @@ fn last(signers: &[Signer]) -> &Signer {
     signers.last().expect("there is one")
 }
 
-fn merge(into: &mut Value, more: &Value) {
-    for (name, value) in more.as_object().expect("it is one") {
+fn merge(into: &mut Value, additions: &Value) {
+    for (name, value) in additions.as_object().expect("it is one") {
         into[name] = value.clone();
     }
 }
@@ -161,9 +161,9 @@ fn own_key(signers: &[Signer]) -> Vec<Named> {
         ("its own kid", json!({"kid": "stranger"})),
         ("no kid", json!({})),
     ];
-    let token = |more: &Value| {
+    let token = |token_with: &Value| {
         let mut header = json!({"alg": "EdDSA"});
-        merge(&mut header, more);
+        merge(&mut header, token_with);
         stranger.token(&header, &claims()).into_bytes()
     };
     headers.iter().map(|(name, header)| ((*name).to_owned(), token(header))).collect()
@@ -362,8 +362,8 @@ fn encodings(signers: &[Signer]) -> Vec<Named> {
     let trailing = |text: &str| {
         let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let last = *text.as_bytes().last().expect("it is not empty");
-        let place = alphabet.iter().position(|byte| *byte == last).expect("it is one of them");
-        format!("{}{}", &text[..text.len() - 1], alphabet[place | 1] as char)
+        let index = alphabet.iter().position(|byte| *byte == last).expect("it is one of them");
+        format!("{}{}", &text[..text.len() - 1], alphabet[index | 1] as char)
     };
     let cases = [
         ("a padded header", signer.sign(&format!("{header}=.{payload}")).into_bytes()),

@@ -263,8 +263,8 @@ impl RunArgs {
             };
         }
         self.listen.addresses.apply_to(self.report.webhook.address, &mut options);
-        let own = &mut options.trust.external.own_addresses;
-        (own.addresses, own.gateways) = (own_addresses::all(), self.gateways.ports()?);
+        let own_addresses = &mut options.trust.external.own_addresses;
+        (own_addresses.addresses, own_addresses.gateways) = (own_addresses::all(), self.gateways.ports()?);
         options.listeners.service_maps.reserved.extend(self.gateways.reserved_ports());
         options.hosts.log_format = self.logs.access_log.choice();
         let clients = ClientDefaults {

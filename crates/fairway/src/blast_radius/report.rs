@@ -267,11 +267,11 @@ fn requests_to_examine<'r>(
     let mut all: Vec<_> = routed.into_iter().map(examine_exchange).collect();
     let kinds: BTreeSet<_> = all.iter().map(|it| similarity_key(&it.known_request)).collect();
     let samples = remembered.samples.iter().map(examine_sample);
-    let mut seen = BTreeSet::new();
+    let mut known_requests = BTreeSet::new();
     let new: Vec<_> = samples
         .filter(|it| {
             let likeness = similarity_key(&it.known_request);
-            !kinds.contains(&likeness) && seen.insert(likeness)
+            !kinds.contains(&likeness) && known_requests.insert(likeness)
         })
         .collect();
     all.extend(new);

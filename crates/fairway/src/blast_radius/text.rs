@@ -93,14 +93,14 @@ fn object(route: &RouteName) -> String {
 
 fn title(route: &RouteName) -> String {
     let field = if route.field.is_empty() { String::new() } else { format!(" {}", route.field) };
-    let place =
+    let location =
         if route.host.is_empty() { String::new() } else { format!(" ({}{})", route.host, route.path) };
-    format!("{}{field}{place}", object(route))
+    format!("{}{field}{location}", object(route))
 }
 
 fn line(change: &Change) -> String {
     let Change { verdict, kind, count, example } = change;
-    let what = match *verdict {
+    let text = match *verdict {
         "otherwise" => format!("{count} otherwise ({kind})"),
         "settings" => format!("{count} under other settings ({kind})"),
         _ => format!("{count} undecided ({kind})"),
@@ -110,7 +110,7 @@ fn line(change: &Change) -> String {
         (Some(before), Some(after)) => format!(": {before} -> {after}"),
         _ => String::new(),
     };
-    format!("{what}{words}; as {method} {url} with {status} at {time}")
+    format!("{text}{words}; as {method} {url} with {status} at {time}")
 }
 
 #[cfg(test)]

@@ -118,12 +118,12 @@ fn explain_stream(out: &mut String, request: &RequestToExplain, served: &ServedC
         return row(out, "outcome", "no route matches the name: the connection is closed");
     };
     row(out, "route", &format!("{}: {}", route.key.host, route.origin));
-    let whole: u32 = route.backends.iter().map(|backend| backend.weight).sum();
-    if whole == 0 {
+    let total_weight: u32 = route.backends.iter().map(|backend| backend.weight).sum();
+    if total_weight == 0 {
         row(out, "outcome", "the route has no backend: the connection is closed");
     }
     for weighted in &route.backends {
-        let share = share_text(weighted, route.backends.len(), whole);
+        let share = share_text(weighted, route.backends.len(), total_weight);
         match weighted.reference {
             ReferenceStatus::Resolved => {
                 backend(out, config, &weighted.backend, BackendTraffic::Connections, &share);
@@ -137,8 +137,8 @@ fn explain_stream(out: &mut String, request: &RequestToExplain, served: &ServedC
     diagnostics(out, served, &route.origin);
 }
 
-fn share_text(backend: &WeightedBackend, count: usize, whole: u32) -> String {
-    if count > 1 { format!(" ({} of {whole})", backend.weight) } else { String::new() }
+fn share_text(backend: &WeightedBackend, count: usize, total_weight: u32) -> String {
+    if count > 1 { format!(" ({} of {total_weight})", backend.weight) } else { String::new() }
 }
 
 /// The certificate of the host, otherwise one of its listener, otherwise the default one. At the address of Ingresses, the
@@ -150,15 +150,15 @@ fn certificate(
     request: &RequestToExplain,
     host: Option<&CompiledHost>,
 ) {
-    let own = host.and_then(|host| config.certificates.get(host.certificate()?));
+    let own_certificate = host.and_then(|host| config.certificates.get(host.certificate()?));
     let listed = listener_certificate(config, listener, &request.host);
     let gives_way = host.is_some_and(|host| host.key().host.specificity() <= listener.host.specificity());
-    let own = match listener.routes.is_some() && gives_way {
-        true => listed.or(own),
-        false => own.or(listed),
+    let own_certificate = match listener.routes.is_some() && gives_way {
+        true => listed.or(own_certificate),
+        false => own_certificate.or(listed),
     };
     let default = config.default_certificate.as_ref().and_then(|key| config.certificates.get(key));
-    let (certificate, why) = match (own, default) {
+    let (certificate, why) = match (own_certificate, default) {
         (Some(own), _) => (own, format!("selected by the server name {} (SNI)", request.host)),
         (None, Some(default)) => (default, "the default certificate: none matches the name".to_owned()),
         (None, None) => {
@@ -186,8 +186,8 @@ fn listener_certificate<'c>(
             .strip_prefix("*.")
             .is_some_and(|suffix| name.split_once('.').is_some_and(|it| it.1 == suffix))
     };
-    let exact = all().find(|it| it.names.iter().any(|of| **of == *name));
-    exact.or_else(|| all().find(|it| it.names.iter().any(|of| below(of)))).or_else(|| all().next())
+    let exact = all().find(|it| it.names.iter().any(|covered| **covered == *name));
+    exact.or_else(|| all().find(|it| it.names.iter().any(|covered| below(covered)))).or_else(|| all().next())
 }
 
 fn hosts(out: &mut String, explanation: &Explanation<'_>) {
@@ -264,9 +264,9 @@ fn explain_rule(
         }
         Action::Forward(backends) => {
             row(out, "path", &forwarded(request, rule, prefix));
-            let whole: u32 = backends.iter().map(|backend| backend.weight).sum();
+            let total_weight: u32 = backends.iter().map(|backend| backend.weight).sum();
             for weighted in backends {
-                let share = share_text(weighted, backends.len(), whole);
+                let share = share_text(weighted, backends.len(), total_weight);
                 weighted_backend(out, served.snapshot.config(), weighted, &share);
             }
             row(out, "policy", &descriptions::describe_policy(&model.policy));

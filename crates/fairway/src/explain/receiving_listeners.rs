@@ -20,16 +20,18 @@ pub(super) struct Arrival<'s> {
 pub(super) fn arrivals<'s>(snapshot: &'s Snapshot, request: &RequestToExplain) -> Vec<Arrival<'s>> {
     let all: Vec<_> = snapshot.config().listeners.values().filter(|it| speaks(it, request.scheme)).collect();
     let at_port: Vec<_> = all.iter().copied().filter(|it| is_at_port(it, request)).collect();
-    let mut places: Vec<(&[SocketAddr], Vec<&Arc<Listener>>)> = Vec::new();
+    let mut listeners_by_address: Vec<(&[SocketAddr], Vec<&Arc<Listener>>)> = Vec::new();
     for listener in if at_port.is_empty() { all } else { at_port } {
-        match places.iter_mut().find(|(bind, _)| *bind == &*listener.bind) {
+        match listeners_by_address.iter_mut().find(|(bind, _)| *bind == &*listener.bind) {
             Some((_, listeners)) => listeners.push(listener),
-            None => places.push((&listener.bind, vec![listener])),
+            None => listeners_by_address.push((&listener.bind, vec![listener])),
         }
     }
-    let chosen = places.into_iter().filter_map(|(_, listeners)| most_specific(&listeners, &request.host));
+    let receiving = listeners_by_address
+        .into_iter()
+        .filter_map(|(_, listeners)| most_specific(&listeners, &request.host));
     let arrivals =
-        chosen.map(|listener| Arrival { listener, is_served: is_served(snapshot, request, listener) });
+        receiving.map(|listener| Arrival { listener, is_served: is_served(snapshot, request, listener) });
     let (served, others): (Vec<_>, Vec<_>) = arrivals.partition(|arrival| arrival.is_served);
     if served.is_empty() { others } else { served }
 }

@@ -110,12 +110,12 @@ fn outcome(it: &RecordedExchange) -> String {
 }
 
 fn failed_attempt(it: &RecordedAttempt) -> String {
-    let what = match (&it.reason, it.status) {
+    let failure = match (&it.reason, it.status) {
         (Some(reason), _) => reason.clone(),
         (None, Some(status)) => format!("status {status}, retried on another endpoint"),
         (None, None) => "no response".to_owned(),
     };
-    format!("{}: {what} after {}", it.endpoint, duration_text(it.after_us))
+    format!("{}: {failure} after {}", it.endpoint, duration_text(it.after_us))
 }
 
 fn last_attempt(it: &RecordedUpstream) -> String {

@@ -15,22 +15,22 @@ pub(super) fn unix_now() -> i64 {
 
 /// An age in one unit, or in two if the larger unit has a small count: `90s`, `5m30s`, `4h20m`, `3d4h`, `12d`.
 pub(crate) fn age(seconds: i64) -> String {
-    let one = |unit: i64, name: char| format!("{}{name}", seconds / unit);
+    let in_unit = |unit: i64, name: char| format!("{}{name}", seconds / unit);
     let two = |unit: i64, name: char, smaller: i64, smaller_name: char| match seconds % unit / smaller {
-        0 => one(unit, name),
-        rest => format!("{}{rest}{smaller_name}", one(unit, name)),
+        0 => in_unit(unit, name),
+        rest => format!("{}{rest}{smaller_name}", in_unit(unit, name)),
     };
     match seconds {
         ..0 => "0s".to_owned(),
-        0..120 => one(1, 's'),
+        0..120 => in_unit(1, 's'),
         120..600 => two(MINUTE, 'm', 1, 's'),
-        600..10_800 => one(MINUTE, 'm'),
+        600..10_800 => in_unit(MINUTE, 'm'),
         10_800..28_800 => two(HOUR, 'h', MINUTE, 'm'),
-        28_800..172_800 => one(HOUR, 'h'),
+        28_800..172_800 => in_unit(HOUR, 'h'),
         172_800..691_200 => two(DAY, 'd', HOUR, 'h'),
-        691_200..63_072_000 => one(DAY, 'd'),
+        691_200..63_072_000 => in_unit(DAY, 'd'),
         63_072_000..252_288_000 => two(YEAR, 'y', DAY, 'd'),
-        252_288_000.. => one(YEAR, 'y'),
+        252_288_000.. => in_unit(YEAR, 'y'),
     }
 }
 

@@ -4,10 +4,10 @@ use fairway_model::{HostPattern, WildcardSpan};
 
 /// The patterns in `all` that may serve requests for `wanted`: those that equal it and those that cover it. The pattern for all
 /// hosts is included only if there is no other.
-pub(super) fn serving<'p>(all: impl Iterator<Item = &'p HostPattern>, wanted: &str) -> Vec<&'p HostPattern> {
-    let wanted = wanted.to_ascii_lowercase();
+pub(super) fn serving<'p>(all: impl Iterator<Item = &'p HostPattern>, host: &str) -> Vec<&'p HostPattern> {
+    let host = host.to_ascii_lowercase();
     let (named, every): (Vec<_>, Vec<_>) = all
-        .filter(|pattern| pattern.to_string() == wanted || pattern.covers(&wanted))
+        .filter(|pattern| pattern.to_string() == host || pattern.covers(&host))
         .partition(|pattern| **pattern != HostPattern::Any);
     if named.is_empty() { every } else { named }
 }

@@ -34,11 +34,11 @@ pub(super) fn print<R: Row>(rows: &[R], format: ListFormat, nothing: &str) -> Re
 
 /// The rows as a table.
 pub(super) fn table<R: Row>(rows: &[R], is_wide: bool) -> Table {
-    let more = if is_wide { R::WIDE_HEADINGS } else { &[] };
-    let mut table = Table::new(R::HEADINGS.iter().chain(more).copied());
+    let wide_headings = if is_wide { R::WIDE_HEADINGS } else { &[] };
+    let mut table = Table::new(R::HEADINGS.iter().chain(wide_headings).copied());
     for row in rows {
-        let more = if is_wide { row.wide_cells() } else { Vec::new() };
-        table.row(row.cells().into_iter().chain(more));
+        let wide_cells = if is_wide { row.wide_cells() } else { Vec::new() };
+        table.row(row.cells().into_iter().chain(wide_cells));
     }
     table
 }

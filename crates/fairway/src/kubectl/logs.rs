@@ -63,7 +63,7 @@ pub(super) async fn logs(args: &LogsArgs) -> Result<ExitCode> {
                     cluster = cluster.refreshed().await.unwrap_or(cluster);
                 }
                 // Print everything that a new pod has logged so far.
-                let whole = LogRange { tail: None, ..range };
+                let unlimited = LogRange { tail: None, ..range };
                 for pod in &cluster.pods {
                     let name = (pod.namespace.clone(), pod.name.clone());
                     let range = match followed.get(&name) {
@@ -71,7 +71,7 @@ pub(super) async fn logs(args: &LogsArgs) -> Result<ExitCode> {
                         // The earlier lines of this pod have already been printed.
                         Some(_) => LogRange { tail: Some(0), ..range },
                         None if is_first => range,
-                        None => whole,
+                        None => unlimited,
                     };
                     let reader = read(cluster.client.clone(), pod.clone(), range, sender.clone());
                     followed.insert(name, tokio::spawn(reader));
@@ -99,22 +99,22 @@ async fn read(client: Client, pod: FairwayPod, range: LogRange, sender: Sender<P
         }
     };
     loop {
-        let what = match lines.next_line().await {
+        let event = match lines.next_line().await {
             Ok(Some(line)) => LogEvent::Line(line),
             Ok(None) if range.follow => LogEvent::Problem("its log has ended".to_owned()),
             Ok(None) => return,
             Err(error) => LogEvent::Problem(format!("its log cannot be read any further: {error}")),
         };
-        let is_last = matches!(what, LogEvent::Problem(_));
-        if !send_event(&sender, &pod, what).await || is_last {
+        let is_last = matches!(event, LogEvent::Problem(_));
+        if !send_event(&sender, &pod, event).await || is_last {
             return;
         }
     }
 }
 
 /// Sends an event. Returns whether the receiver still exists.
-async fn send_event(sender: &Sender<PodLog>, pod: &FairwayPod, what: LogEvent) -> bool {
-    sender.send(PodLog { pod: pod.name.clone(), event: what }).await.is_ok()
+async fn send_event(sender: &Sender<PodLog>, pod: &FairwayPod, event: LogEvent) -> bool {
+    sender.send(PodLog { pod: pod.name.clone(), event }).await.is_ok()
 }
 
 struct Printer {
@@ -180,9 +180,11 @@ mod tests {
         let mut all = printer(None);
         assert!(all.selects(&line("a.test")).unwrap() && all.selects("192.0.2.1 - - []").unwrap());
         assert!(!all.selects(r#"{"level":"INFO","message":"m"}"#).unwrap());
-        let mut some = printer(Some("*.test"));
-        assert!(some.selects(&line("a.test")).unwrap() && !some.selects(&line("a.example")).unwrap());
-        assert!(!some.has_text);
-        assert!(!some.selects("192.0.2.1 - - []").unwrap() && some.has_text);
+        let mut filtering = printer(Some("*.test"));
+        assert!(
+            filtering.selects(&line("a.test")).unwrap() && !filtering.selects(&line("a.example")).unwrap()
+        );
+        assert!(!filtering.has_text);
+        assert!(!filtering.selects("192.0.2.1 - - []").unwrap() && filtering.has_text);
     }
 }

@@ -37,12 +37,12 @@ impl Relay {
     pub(super) async fn serve(self, listener: TcpListener) -> Result<()> {
         let (relay, places) = (Arc::new(self), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
         loop {
-            let place = Arc::clone(&places).acquire_owned().await?;
+            let permit = Arc::clone(&places).acquire_owned().await?;
             let (stream, _) = listener.accept().await.context("no more connections can be accepted")?;
             let relay = Arc::clone(&relay);
             tokio::spawn(async move {
                 relay.forward(stream).await;
-                drop(place);
+                drop(permit);
             });
         }
     }

@@ -60,12 +60,12 @@ pub(super) async fn routes(args: &RoutesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn rows(config: &Config, scope: &Scope, wanted: Option<&str>) -> Vec<RouteRow> {
+fn rows(config: &Config, scope: &Scope, wanted_host: Option<&str>) -> Vec<RouteRow> {
     let patterns = || {
         let of_requests = config.hosts.values().map(|host| &host.key.host);
         of_requests.chain(config.streams.values().map(|stream| &stream.key.host))
     };
-    let serving = wanted.map(|wanted| host::serving(patterns(), wanted));
+    let serving = wanted_host.map(|wanted| host::serving(patterns(), wanted));
     let is_wanted = |host: &HostPattern| serving.as_ref().is_none_or(|serving| serving.contains(&host));
     let mut rows = Vec::new();
     for virtual_host in config.hosts.values().filter(|it| is_wanted(&it.key.host)) {
@@ -169,9 +169,9 @@ fn shares(backends: &[WeightedBackend], config: &Config, namespace: &str) -> Vec
 /// A Service with its port, and with its namespace if it differs from that of the route.
 fn service(service: &ServiceName, namespace: &str) -> String {
     let ServiceName { namespace: own, name, port } = service;
-    let own = if **own == *namespace { String::new() } else { format!("{own}/") };
+    let namespace_prefix = if **own == *namespace { String::new() } else { format!("{own}/") };
     let port = if port.is_empty() { String::new() } else { format!(":{port}") };
-    format!("{own}{name}{port}")
+    format!("{namespace_prefix}{name}{port}")
 }
 
 impl RouteRow {

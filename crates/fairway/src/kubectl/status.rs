@@ -140,21 +140,21 @@ fn agreements(rows: &[PodRow]) -> Vec<Agreement> {
 fn agreement(installation: &str, rows: &[&PodRow]) -> Agreement {
     let digests: BTreeSet<&str> = rows.iter().filter_map(|row| row.digest.as_deref()).collect();
     let answered = rows.iter().filter(|row| row.digest.is_some()).count();
-    let place = if installation.is_empty() { String::new() } else { format!(" ({installation})") };
+    let suffix = if installation.is_empty() { String::new() } else { format!(" ({installation})") };
     let all = rows.len();
     let sentence = match digests.len() {
-        0 => format!("No replica reports what it serves{place}."),
+        0 => format!("No replica reports what it serves{suffix}."),
         1 if answered == all => {
             let replicas =
                 if all == 1 { "1 replica serves".to_owned() } else { format!("All {all} replicas serve") };
-            format!("{replicas} the configuration {}{place}.", digests.first().copied().unwrap_or_default())
+            format!("{replicas} the configuration {}{suffix}.", digests.first().copied().unwrap_or_default())
         }
-        1 => format!("{answered} of {all} replicas serve the same; the others do not respond{place}."),
+        1 => format!("{answered} of {all} replicas serve the same; the others do not respond{suffix}."),
         _ => {
             let each = rows.iter().filter_map(|row| Some((&row.pod, row.digest.as_deref()?)));
             let each: Vec<_> =
                 each.map(|(pod, digest)| format!("{pod} serves {}", short_digest(digest))).collect();
-            format!("The replicas do not agree{place}: {}.", each.join(", "))
+            format!("The replicas do not agree{suffix}: {}.", each.join(", "))
         }
     };
     Agreement { is_complete: digests.len() == 1 && answered == all, sentence }

@@ -94,10 +94,10 @@ fn objects_yaml(moved: &Moved) -> Result<String> {
 /// Writes the differences and losses of each Ingress, followed by the totals.
 fn write_losses(out: &mut String, moved: &Moved, missing: &Missing) -> std::fmt::Result {
     for entry in &moved.ingresses {
-        let place = entry.place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
+        let location = entry.place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
         for line in entry.lines() {
             let (fate, what) = line.split_once(": ").unwrap_or(("", &line));
-            writeln!(out, "{fate}: Ingress {}{place}: {what}", entry.ingress)?;
+            writeln!(out, "{fate}: Ingress {}{location}: {what}", entry.ingress)?;
         }
     }
     for what in &moved.general {

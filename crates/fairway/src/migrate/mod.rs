@@ -12,8 +12,8 @@ use anyhow::Result;
 use crate::args::MigrateWhat;
 
 /// Exits with 0 if nothing is lost, with 1 if something is.
-pub(crate) fn migrate(what: &MigrateWhat) -> Result<ExitCode> {
-    match what {
+pub(crate) fn migrate(command: &MigrateWhat) -> Result<ExitCode> {
+    match command {
         MigrateWhat::Values(args) => values::migrate(args),
         MigrateWhat::GatewayApi(args) => gateway::migrate(args),
     }

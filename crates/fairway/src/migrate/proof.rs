@@ -37,8 +37,8 @@ pub(super) fn compare_apis(
     if let Some(problem) = written.diagnostics.first() {
         bail!("the written objects cannot be read again: {problem}");
     }
-    let places = GatewayPlacement::At(vec![IpAddr::from([0, 0, 0, 0])]);
-    let gateways = GatewayOptions { placement: places, ..options.gateways };
+    let placement = GatewayPlacement::At(vec![IpAddr::from([0, 0, 0, 0])]);
+    let gateways = GatewayOptions { placement, ..options.gateways };
     let options = Options { gateways, ..options };
     let moved = offline::translate_changes(options, others.chain(written.changes).collect())?;
     let plan = Plan::from_snapshot(&ingresses.snapshot, Schemes::Both, MAX_PROBES);

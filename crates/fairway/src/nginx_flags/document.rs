@@ -55,8 +55,8 @@ fn meaning(flag: &Flag) -> String {
         }
         Meaning::Status => "`--no-status` if it is false".to_owned(),
         Meaning::Lost { without: ["true", "false"], .. } => "no effect, and nothing is lost".to_owned(),
-        Meaning::Lost { without: [], what } | Meaning::Needless(what) => format!("warning: {what}"),
-        Meaning::Lost { without, what } => {
+        Meaning::Lost { without: [], consequence: what } | Meaning::Needless(what) => format!("warning: {what}"),
+        Meaning::Lost { without, consequence: what } => {
             let without: Vec<_> = without.iter().map(|value| format!("`{value}`")).collect();
             format!("no effect with {}; else a warning: {what}", without.join(", "))
         }

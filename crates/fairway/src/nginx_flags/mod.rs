@@ -36,15 +36,16 @@ pub(crate) fn translate(arguments: &[String], namespace: Option<&str>) -> Option
     };
     let run = Cli::command();
     let run = run.find_subcommand("run").expect("it is a subcommand");
-    let own = |name: &str| {
+    let own_flag = |name: &str| {
         let argument = run.get_arguments().find(|argument| argument.get_long() == Some(name))?;
         Some(argument.get_action().takes_values())
     };
     let mut translation = Translation::new(dialect, program, namespace);
-    for given in line::read(rest, |name| dialect.flag(name).map(Flag::takes_value).or_else(|| own(name))) {
+    for given in line::read(rest, |name| dialect.flag(name).map(Flag::takes_value).or_else(|| own_flag(name)))
+    {
         match dialect.flag(&given.name) {
             Some(flag) => translation.add_foreign_flag(flag, &given),
-            None if own(&given.name).is_some() => translation.add_own_flag(&given),
+            None if own_flag(&given.name).is_some() => translation.add_own_flag(&given),
             None => translation.lost.push(format!("{}: unknown flag; it has no effect", given.text)),
         }
     }
@@ -62,7 +63,9 @@ pub(crate) fn chart_flag_meaning(name: &str, value: &str) -> FlagMeaning {
         Meaning::Switch(_) => FlagMeaning::Nothing("it is off by default".to_owned()),
         Meaning::SwitchOn(own) if value == "false" => FlagMeaning::Argument(format!("--{own}=false")),
         Meaning::SwitchOn(_) => FlagMeaning::Nothing("it is on by default".to_owned()),
-        Meaning::Lost { without, what } if !without.contains(&value) => FlagMeaning::Lost(what.to_owned()),
+        Meaning::Lost { without, consequence: what } if !without.contains(&value) => {
+            FlagMeaning::Lost(what.to_owned())
+        }
         Meaning::Lost { .. } => FlagMeaning::Nothing("Fairway does the same without it".to_owned()),
         Meaning::Needless(why) => FlagMeaning::Nothing(why.to_owned()),
         Meaning::Address(own) | Meaning::OfThisNamespace(own) => {
@@ -129,7 +132,9 @@ impl<'n> Translation<'n> {
             Meaning::Status => self.writes_status = is_true,
             Meaning::InternalNodes => self.internal_nodes = is_true,
             Meaning::Lost { without, .. } if without.contains(&value) => {}
-            Meaning::Lost { what, .. } | Meaning::Needless(what) => self.add_lost(flag_given, what),
+            Meaning::Lost { consequence, .. } | Meaning::Needless(consequence) => {
+                self.add_lost(flag_given, consequence);
+            }
         }
     }
 
@@ -139,14 +144,14 @@ impl<'n> Translation<'n> {
     }
 
     /// Sets an argument. The last one wins, as in Go.
-    fn set_argument(&mut self, own: &str, value: &str) {
-        let beginning = format!("--{own}=");
+    fn set_argument(&mut self, flag: &str, value: &str) {
+        let beginning = format!("--{flag}=");
         self.arguments.retain(|argument| !argument.starts_with(&beginning));
         self.arguments.push(beginning + value);
     }
 
-    fn add_lost(&mut self, flag_given: &GivenFlag, what: &str) {
-        self.lost.push(format!("{}: {what}", flag_given.text));
+    fn add_lost(&mut self, flag_given: &GivenFlag, consequence: &str) {
+        self.lost.push(format!("{}: {consequence}", flag_given.text));
     }
 
     fn finish(mut self) -> TranslatedCommandLine {
@@ -163,8 +168,8 @@ impl<'n> Translation<'n> {
         } else if self.dialect.publishes_nodes()
             && !self.arguments.iter().any(|argument| argument.starts_with("--publish-"))
         {
-            let which = if self.internal_nodes { "internal" } else { "external" };
-            self.arguments.push(format!("--publish-nodes={which}"));
+            let kind = if self.internal_nodes { "internal" } else { "external" };
+            self.arguments.push(format!("--publish-nodes={kind}"));
         }
         for (own, address) in self.ports.addresses() {
             if !is_given(&self.arguments, own) {
@@ -176,9 +181,9 @@ impl<'n> Translation<'n> {
 }
 
 /// Whether Fairway's flag `own` is among the arguments.
-fn is_given(arguments: &[String], own: &str) -> bool {
+fn is_given(arguments: &[String], name: &str) -> bool {
     let mut flags = arguments.iter().filter_map(|argument| argument.strip_prefix("--"));
-    flags.any(|flag| flag.split('=').next() == Some(own))
+    flags.any(|flag| flag.split('=').next() == Some(name))
 }
 
 #[cfg(test)]
@@ -328,7 +333,9 @@ mod tests {
              --watch-ingress-without-class=true --http=127.0.0.1:8080 --update-status=false --no-status",
         );
         assert_eq!(lost, [""; 0]);
-        let count = |own: &str| arguments.iter().filter(|it| it.split('=').next() == Some(own)).count();
+        let count = |occurrences: &str| {
+            arguments.iter().filter(|it| it.split('=').next() == Some(occurrences)).count()
+        };
         for own in ["--watch-ingress-without-class", "--http", "--https", "--no-status"] {
             assert_eq!(count(own), 1, "{own} {arguments:?}");
         }

@@ -44,7 +44,7 @@ pub(super) enum Meaning {
     /// Whether the status gets the internal addresses of nodes if no flag names the addresses.
     InternalNodes,
     /// No effect. `what` explains the loss; there is none with one of the values `without`.
-    Lost { without: &'static [&'static str], what: &'static str },
+    Lost { without: &'static [&'static str], consequence: &'static str },
     /// No effect and no loss: it concerns something that Fairway does not have or need.
     Needless(&'static str),
 }
@@ -70,8 +70,8 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub(super) fn port_mut(&mut self, place: ListeningPart) -> &mut u16 {
-        match place {
+    pub(super) fn port_mut(&mut self, part: ListeningPart) -> &mut u16 {
+        match part {
             ListeningPart::Http => &mut self.http,
             ListeningPart::Https => &mut self.https,
             ListeningPart::Health => &mut self.health,
@@ -211,13 +211,17 @@ const fn switch_flag(name: &'static str, meaning: Meaning) -> Flag {
 }
 
 /// A flag with a value that always gives a warning.
-const fn lost_flag(name: &'static str, what: &'static str) -> Flag {
-    value_flag(name, Meaning::Lost { without: &[], what })
+const fn lost_flag(name: &'static str, consequence: &'static str) -> Flag {
+    value_flag(name, Meaning::Lost { without: &[], consequence })
 }
 
 /// A switch that gives a warning unless it has one of these values.
-const fn lost_unless(name: &'static str, without: &'static [&'static str], what: &'static str) -> Flag {
-    switch_flag(name, Meaning::Lost { without, what })
+const fn lost_unless(
+    name: &'static str,
+    without: &'static [&'static str],
+    consequence: &'static str,
+) -> Flag {
+    switch_flag(name, Meaning::Lost { without, consequence })
 }
 
 /// A flag about nginx or the internals of the controller.
@@ -238,10 +242,10 @@ const INGRESS_NGINX: &[Flag] = &[
     value_flag("annotations-prefix", Meaning::Is("annotations-prefix")),
     lost_flag("apiserver-host", "the API server is that of the pod's ServiceAccount, or of --kubeconfig"),
     lost_unless("alsologtostderr", EITHER, ""),
-    value_flag("bucket-factor", Meaning::Lost { without: &["0"], what: NO_NATIVE_HISTOGRAMS }),
+    value_flag("bucket-factor", Meaning::Lost { without: &["0"], consequence: NO_NATIVE_HISTOGRAMS }),
     value_flag(
         "certificate-authority",
-        Meaning::Lost { without: &[], what: "it is taken from the ServiceAccount or --kubeconfig" },
+        Meaning::Lost { without: &[], consequence: "it is taken from the ServiceAccount or --kubeconfig" },
     ),
     value_flag("configmap", Meaning::Is("configmap")),
     value_flag("controller-class", Meaning::Is("controller-class")),
@@ -267,7 +271,10 @@ const INGRESS_NGINX: &[Flag] = &[
     switch_flag("enable-ssl-passthrough", Meaning::SwitchOn("enable-ssl-passthrough")),
     switch_flag("enable-topology-aware-routing", Meaning::Needless("hints of EndpointSlices always count")),
     lost_unless("exclude-socket-metrics", EITHER, ""),
-    value_flag("health-check-path", Meaning::Lost { without: &["/healthz"], what: "the path is /healthz" }),
+    value_flag(
+        "health-check-path",
+        Meaning::Lost { without: &["/healthz"], consequence: "the path is /healthz" },
+    ),
     internal_flag("health-check-timeout"),
     lost_flag("healthz-host", "probes are answered on every address"),
     value_flag("healthz-port", Meaning::Port(ListeningPart::Health)),
@@ -281,12 +288,15 @@ const INGRESS_NGINX: &[Flag] = &[
     ),
     internal_flag("internal-logger-address"),
     value_flag("kubeconfig", Meaning::Is("kubeconfig")),
-    value_flag("length-buckets", Meaning::Lost { without: &[], what: "histograms have their own buckets" }),
+    value_flag(
+        "length-buckets",
+        Meaning::Lost { without: &[], consequence: "histograms have their own buckets" },
+    ),
     internal_flag("log_backtrace_at"),
     internal_flag("log_dir"),
     internal_flag("log_file"),
     lost_unless("logtostderr", EITHER, ""),
-    value_flag("max-buckets", Meaning::Lost { without: &[], what: NO_NATIVE_HISTOGRAMS }),
+    value_flag("max-buckets", Meaning::Lost { without: &[], consequence: NO_NATIVE_HISTOGRAMS }),
     lost_flag("maxmind-edition-ids", NO_DOWNLOADS),
     lost_flag("maxmind-license-key", NO_DOWNLOADS),
     lost_flag("maxmind-mirror", NO_DOWNLOADS),
@@ -308,7 +318,10 @@ const INGRESS_NGINX: &[Flag] = &[
     switch_flag("report-node-internal-ip-address", Meaning::InternalNodes),
     lost_unless("report-status-classes", OFF, "metrics have whole statuses"),
     value_flag("shutdown-grace-period", Meaning::Is("drain-delay")),
-    value_flag("size-buckets", Meaning::Lost { without: &[], what: "histograms have their own buckets" }),
+    value_flag(
+        "size-buckets",
+        Meaning::Lost { without: &[], consequence: "histograms have their own buckets" },
+    ),
     internal_flag("ssl-passthrough-proxy-port"),
     internal_flag("status-port"),
     internal_flag("status-update-interval"),
@@ -320,13 +333,16 @@ const INGRESS_NGINX: &[Flag] = &[
         Meaning::Needless("changes are not held back and take effect within milliseconds, without a reload"),
     ),
     value_flag("tcp-services-configmap", Meaning::Is("tcp-services-configmap")),
-    value_flag("time-buckets", Meaning::Lost { without: &[], what: "histograms have their own buckets" }),
+    value_flag(
+        "time-buckets",
+        Meaning::Lost { without: &[], consequence: "histograms have their own buckets" },
+    ),
     value_flag("udp-services-configmap", Meaning::Is("udp-services-configmap")),
     switch_flag("update-status", Meaning::Status),
     lost_unless("update-status-on-shutdown", ON, "the last replica clears the status when it ends"),
     value_flag(
         "v",
-        Meaning::Lost { without: &["0", "1", "2"], what: "messages are chosen with --log-level" },
+        Meaning::Lost { without: &["0", "1", "2"], consequence: "messages are chosen with --log-level" },
     ),
     value_flag("validating-webhook", Meaning::Address("webhook")),
     value_flag("validating-webhook-certificate", Meaning::Is("webhook-certificate")),
@@ -370,7 +386,10 @@ const NGINX_INC: &[Flag] = &[
     value_flag("leader-election-lock-name", Meaning::Is("election-id")),
     value_flag(
         "log-format",
-        Meaning::Lost { without: &["glog"], what: "the format of messages is chosen with --log-format" },
+        Meaning::Lost {
+            without: &["glog"],
+            consequence: "the format of messages is chosen with --log-format",
+        },
     ),
     value_flag("log-level", Meaning::Is("log-level")),
     lost_flag("main-template-path", "there are no templates"),
@@ -387,7 +406,7 @@ const NGINX_INC: &[Flag] = &[
     switch_flag("report-ingress-status", Meaning::Status),
     value_flag(
         "v",
-        Meaning::Lost { without: &["0", "1", "2", "3"], what: "messages are chosen with --log-level" },
+        Meaning::Lost { without: &["0", "1", "2", "3"], consequence: "messages are chosen with --log-level" },
     ),
     value_flag("watch-namespace", Meaning::Is("watch-namespace")),
     value_flag("watch-namespace-label", Meaning::Is("watch-namespace-selector")),

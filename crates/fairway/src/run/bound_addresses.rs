@@ -48,8 +48,9 @@ impl BoundAddresses {
             // Without HTTP/3 the listener is still served.
             if let PublishProblem::Listener(BindError { address, is_for_http3: false, error, .. }) = problem {
                 // The address may be bound for the other transport.
-                let there = names.iter().filter(|(bind, names)| bind.1 == *address && !carried(bind, names));
-                failed.extend(there.map(|(bind, _)| (*bind, error.to_string())));
+                let appeared =
+                    names.iter().filter(|(bind, names)| bind.1 == *address && !carried(bind, names));
+                failed.extend(appeared.map(|(bind, _)| (*bind, error.to_string())));
             }
         }
         if !publisher.is_bound() {

@@ -162,9 +162,9 @@ impl Feed {
 }
 
 /// Follows the ready replicas of the fleet, and borrows limit shares from them if they have a probe address.
-fn share_limits(args: &RunArgs, source: &Cluster, own: ObjectKey, fleet: &FleetLimits) {
+fn share_limits(args: &RunArgs, source: &Cluster, own_pod: ObjectKey, fleet: &FleetLimits) {
     let probe = args.listen.addresses.probe.first().copied();
-    let (name, limits) = (Arc::clone(&own.name), fleet.clone());
+    let (name, limits) = (Arc::clone(&own_pod.name), fleet.clone());
     let tell = move |ready: ReadyReplicas| {
         // Set the count before shares are requested, because their size depends on it.
         limits.size().set(ready.count);
@@ -172,7 +172,7 @@ fn share_limits(args: &RunArgs, source: &Cluster, own: ObjectKey, fleet: &FleetL
         limits.set_members(Arc::clone(&name), ready.others.into_iter().filter_map(at).collect());
     };
     let is_ipv4 = probe.is_none_or(|probe| probe.is_ipv4());
-    source.spawn(follow_ready_replicas(source.client(), own, is_ipv4, tell));
+    source.spawn(follow_ready_replicas(source.client(), own_pod, is_ipv4, tell));
     if probe.is_some()
         && let Some(borrower) = Borrower::new(fleet.clone())
     {

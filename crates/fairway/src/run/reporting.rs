@@ -138,7 +138,7 @@ fn gateway_duties(
     let mut bind: Vec<_> = args.listen.addresses.http.iter().map(SocketAddr::ip).collect();
     bind.sort_unstable();
     bind.dedup();
-    let places = args.gateways.pods_service()?.map(|pods| GatewayKeeperOptions {
+    let keeper_options = args.gateways.pods_service()?.map(|pods| GatewayKeeperOptions {
         controller: options.gateways.controller,
         pods,
         ports: args.gateways.gateway_ports.unwrap_or_default(),
@@ -151,7 +151,7 @@ fn gateway_duties(
     });
     Ok(Some(GatewayStatusOptions {
         versions: Arc::new(cluster.versions()),
-        placement: places,
+        placement: keeper_options,
         inlet: pipeline.inlet(),
     }))
 }

@@ -152,13 +152,13 @@ fn framing(response: &RawResponse) -> &'static str {
 
 /// The endpoint's body as the client received it.
 fn body(response: &RawResponse, case: &Case) -> &'static str {
-    let whole = origin::text(case.endpoint.body);
+    let full_text = origin::text(case.endpoint.body);
     match response.header_values("Content-Encoding").as_slice() {
         _ if response.body.is_empty() => "none",
-        ["gzip"] if ungzip(&response.body).as_ref() == Some(&whole) => "decodes to the endpoint's",
-        ["zstd"] if unzstd(&response.body).as_ref() == Some(&whole) => "decodes to the endpoint's",
-        _ if response.body == whole => "the endpoint's",
-        _ if whole.windows(response.body.len()).any(|part| part == response.body) => {
+        ["gzip"] if ungzip(&response.body).as_ref() == Some(&full_text) => "decodes to the endpoint's",
+        ["zstd"] if unzstd(&response.body).as_ref() == Some(&full_text) => "decodes to the endpoint's",
+        _ if response.body == full_text => "the endpoint's",
+        _ if full_text.windows(response.body.len()).any(|part| part == response.body) => {
             "a part of the endpoint's"
         }
         _ => "another",

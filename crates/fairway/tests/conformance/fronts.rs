@@ -139,7 +139,7 @@ static ENVOY: Peer = Peer {
     file: "envoy.yaml",
     arguments: |file| {
         let arguments = ["--concurrency", "1", "--use-dynamic-base-id", "-l", "error", "-c"];
-        arguments.iter().map(|&one| one.to_owned()).chain([file.display().to_string()]).collect()
+        arguments.iter().map(|&argument| argument.to_owned()).chain([file.display().to_string()]).collect()
     },
     configuration: envoy,
 };
@@ -200,8 +200,8 @@ fn in_root(program: &str) -> Option<Vec<String>> {
     Some(paths.iter().map(|path| path.display().to_string()).collect())
 }
 
-fn nginx(places: &Places<'_>) -> String {
-    let Places { http, https, backend, folder } = places;
+fn nginx(ports: &Places<'_>) -> String {
+    let Places { http, https, backend, folder } = ports;
     let folder = folder.display();
     let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("  {name}_temp_path {folder}/{name};\n"))
@@ -220,8 +220,8 @@ fn nginx(places: &Places<'_>) -> String {
     )
 }
 
-fn haproxy(places: &Places<'_>) -> String {
-    let Places { http, https, backend, folder } = places;
+fn haproxy(ports: &Places<'_>) -> String {
+    let Places { http, https, backend, folder } = ports;
     format!(
         "global\n  nbthread 1\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\
          frontend front\n  bind {http}\n  bind {https} ssl crt {}/both.pem alpn h2,http/1.1\n  default_backend web\n\
@@ -233,8 +233,8 @@ fn haproxy(places: &Places<'_>) -> String {
 /// Envoy's names of types are long.
 const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 
-fn envoy(places: &Places<'_>) -> String {
-    let Places { http, https, backend, folder } = places;
+fn envoy(ports: &Places<'_>) -> String {
+    let Places { http, https, backend, folder } = ports;
     let folder = folder.display();
     let filters = format!("'@type': {EXTENSIONS}.filters");
     let manager = format!(

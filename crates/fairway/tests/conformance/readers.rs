@@ -46,11 +46,11 @@ fn read_all(bytes: &[u8], mut next: impl FnMut(&[u8]) -> Step) -> Reading {
     let mut messages: Vec<Message> = Vec::new();
     loop {
         let at = messages.last().map_or(0, |message| message.end);
-        let left = &bytes[at..];
-        if left.is_empty() {
+        let unread = &bytes[at..];
+        if unread.is_empty() {
             return Reading { messages, unread: Rest::Nothing };
         }
-        match next(left) {
+        match next(unread) {
             Ok(Some(message)) if message.end > 0 => {
                 messages.push(Message { end: at + message.end, ..message });
             }
@@ -314,7 +314,7 @@ mod tests {
     /// The names of the readers that disagree.
     fn recipients(stream: &[u8]) -> Vec<String> {
         let found = disagreements(stream);
-        found.iter().map(|one| one.split(':').next().unwrap().to_owned()).collect()
+        found.iter().map(|finding| finding.split(':').next().unwrap().to_owned()).collect()
     }
 
     #[test]

@@ -75,15 +75,15 @@ async fn frames(socket: &mut TcpStream, contents: &Mutex<Kept>, number: usize) -
                     return Err(format!("padding or a priority in {header:?}"));
                 }
                 block.extend_from_slice(&payload);
-                let one = open.entry(stream).or_default();
+                let stream_state = open.entry(stream).or_default();
                 if flags & END_HEADERS > 0 {
                     let lines = decode(&std::mem::take(&mut block))?;
-                    if one.has_head {
-                        one.trailers = lines;
+                    if stream_state.has_head {
+                        stream_state.trailers = lines;
                     } else {
-                        one.lines = lines;
+                        stream_state.lines = lines;
                     }
-                    one.has_head = true;
+                    stream_state.has_head = true;
                 }
                 // The flag is on HEADERS; CONTINUATION does not have it.
                 if kind == HEADERS && flags & END_STREAM > 0 && flags & END_HEADERS == 0 {
@@ -111,46 +111,47 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Records a complete request and responds to it.
-fn respond(stream: u32, one: &Open, contents: &Mutex<Kept>, number: usize) -> Vec<u8> {
-    let value = |name: &[u8]| one.lines.iter().find(|line| line.0 == name).map_or(&b""[..], |line| &line.1);
+fn respond(stream: u32, state: &Open, contents: &Mutex<Kept>, number: usize) -> Vec<u8> {
+    let value = |name: &[u8]| state.lines.iter().find(|line| line.0 == name).map_or(&b""[..], |line| &line.1);
     let text = |bytes: &[u8]| bytes.iter().copied().map(char::from).collect::<String>();
     let (method, target) = (text(value(b":method")), text(value(b":path")));
-    let message = Message { end: 0, method, target, content: one.body.len() };
+    let message = Message { end: 0, method, target, content: state.body.len() };
     let received = format!("seen {}\n", message.echoed_text());
     let is_head = message.method == "HEAD";
-    let mut kept = contents.lock().unwrap();
-    kept.broken.extend(breaks(one).map(|rule| format!("{rule} in {}", text(&downgraded(one)))));
-    kept.streams[number].extend(downgraded(one));
-    kept.requests.push(message);
+    let mut recorded = contents.lock().unwrap();
+    recorded.broken.extend(breaks(state).map(|rule| format!("{rule} in {}", text(&downgraded(state)))));
+    recorded.streams[number].extend(downgraded(state));
+    recorded.requests.push(message);
     let head = frame(HEADERS, END_HEADERS | u8::from(is_head), stream, &[0x88]);
     let body = if is_head { Vec::new() } else { frame(DATA, END_STREAM, stream, received.as_bytes()) };
     [head, body].concat()
 }
 
 /// The request in lines of HTTP/1, without any validation.
-fn downgraded(one: &Open) -> Vec<u8> {
+fn downgraded(state: &Open) -> Vec<u8> {
     let mut out = Vec::new();
-    let value = |name: &[u8]| one.lines.iter().rfind(|line| line.0 == name).map_or(&b""[..], |line| &line.1);
+    let value =
+        |name: &[u8]| state.lines.iter().rfind(|line| line.0 == name).map_or(&b""[..], |line| &line.1);
     out.extend(
         [value(b":method"), b" ", value(b":path"), b" HTTP/1.1\r\nHost: ", value(b":authority"), b"\r\n"]
             .concat(),
     );
-    for (name, value) in one.lines.iter().filter(|line| !line.0.starts_with(b":")) {
+    for (name, value) in state.lines.iter().filter(|line| !line.0.starts_with(b":")) {
         out.extend([&name[..], b": ", value, b"\r\n"].concat());
     }
-    let has_length = one.lines.iter().any(|line| line.0.eq_ignore_ascii_case(b"content-length"));
-    if has_length || (one.body.is_empty() && one.trailers.is_empty()) {
+    let has_length = state.lines.iter().any(|line| line.0.eq_ignore_ascii_case(b"content-length"));
+    if has_length || (state.body.is_empty() && state.trailers.is_empty()) {
         out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(&one.body);
+        out.extend_from_slice(&state.body);
         return out;
     }
     out.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
-    if !one.body.is_empty() {
-        out.extend(format!("{:x}\r\n", one.body.len()).into_bytes());
-        out.extend([&one.body[..], b"\r\n"].concat());
+    if !state.body.is_empty() {
+        out.extend(format!("{:x}\r\n", state.body.len()).into_bytes());
+        out.extend([&state.body[..], b"\r\n"].concat());
     }
     out.extend_from_slice(b"0\r\n");
-    for (name, value) in &one.trailers {
+    for (name, value) in &state.trailers {
         out.extend([&name[..], b": ", value, b"\r\n"].concat());
     }
     out.extend_from_slice(b"\r\n");
@@ -158,11 +159,11 @@ fn downgraded(one: &Open) -> Vec<u8> {
 }
 
 /// The rules of RFC 9113 §8 that a request violates.
-fn breaks(one: &Open) -> impl Iterator<Item = String> {
+fn breaks(state: &Open) -> impl Iterator<Item = String> {
     let mut found = Vec::new();
-    let count = |name: &[u8]| one.lines.iter().filter(|line| line.0 == name).count();
-    let ordinary = one.lines.iter().position(|line| !line.0.starts_with(b":")).unwrap_or(one.lines.len());
-    if one.lines[ordinary..].iter().chain(&one.trailers).any(|line| line.0.starts_with(b":")) {
+    let count = |name: &[u8]| state.lines.iter().filter(|line| line.0 == name).count();
+    let ordinary = state.lines.iter().position(|line| !line.0.starts_with(b":")).unwrap_or(state.lines.len());
+    if state.lines[ordinary..].iter().chain(&state.trailers).any(|line| line.0.starts_with(b":")) {
         found.push("§8.3 a pseudo field behind others".to_owned());
     }
     for name in [&b":method"[..], b":path", b":scheme", b":authority"] {
@@ -173,7 +174,7 @@ fn breaks(one: &Open) -> impl Iterator<Item = String> {
     if count(b"host") > 0 {
         found.push("§8.3.1 Host beside :authority".to_owned());
     }
-    for (name, value) in one.lines.iter().chain(&one.trailers) {
+    for (name, value) in state.lines.iter().chain(&state.trailers) {
         let token = |byte: &u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(byte)
         };
@@ -194,14 +195,14 @@ fn breaks(one: &Open) -> impl Iterator<Item = String> {
             found.push(format!("§8.2.2 the field {}", String::from_utf8_lossy(name)));
         }
     }
-    let lengths: Vec<_> = one.lines.iter().filter(|line| line.0 == b"content-length").collect();
+    let lengths: Vec<_> = state.lines.iter().filter(|line| line.0 == b"content-length").collect();
     // Only digits, with leading zeros allowed (RFC 9110 §8.6).
     let says = |line: &&Line| {
         let is_number = !line.1.is_empty() && line.1.iter().all(u8::is_ascii_digit);
-        is_number && String::from_utf8_lossy(&line.1).parse() == Ok(one.body.len())
+        is_number && String::from_utf8_lossy(&line.1).parse() == Ok(state.body.len())
     };
     if lengths.len() > 1 || !lengths.iter().all(says) {
-        found.push(format!("§8.1.1 {lengths:?} for {} bytes", one.body.len()));
+        found.push(format!("§8.1.1 {lengths:?} for {} bytes", state.body.len()));
     }
     found.into_iter()
 }
@@ -210,8 +211,8 @@ fn breaks(one: &Open) -> impl Iterator<Item = String> {
 fn decode(block: &[u8]) -> Result<Vec<Line>, String> {
     let names: Vec<&str> = STATIC.split_ascii_whitespace().collect();
     let entry = |index: usize| -> Result<Line, String> {
-        let one = names.get(index.wrapping_sub(1)).ok_or(format!("the index {index}"))?;
-        let (name, value) = one.split_once('=').unwrap_or((one, ""));
+        let line = names.get(index.wrapping_sub(1)).ok_or(format!("the index {index}"))?;
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
         Ok((name.into(), value.replace('~', " ").into_bytes()))
     };
     let (mut at, mut lines) = (0, Vec::new());

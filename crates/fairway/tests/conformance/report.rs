@@ -31,10 +31,10 @@ pub(crate) fn output(default_name: &str) -> PathBuf {
     if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
         return checkout().join(default_name);
     }
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(default_name);
-    std::fs::create_dir_all(place.parent().expect("the file is in a folder")).unwrap();
-    println!("this run writes {}; UPDATE=1 writes {default_name} instead", place.display());
-    place
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(default_name);
+    std::fs::create_dir_all(path.parent().expect("the file is in a folder")).unwrap();
+    println!("this run writes {}; UPDATE=1 writes {default_name} instead", path.display());
+    path
 }
 
 #[tokio::test]
@@ -55,17 +55,17 @@ async fn report() {
         reports.push(report);
         write(&json!({"command": "make conformance", "revision": revision, "proxies": reports}));
     }
-    let own = &reports[0];
-    for direction in own["smuggling"].as_array().unwrap() {
+    let fairway = &reports[0];
+    for direction in fairway["smuggling"].as_array().unwrap() {
         let (name, found) = (&direction["direction"], &direction["ambiguities"]);
         assert!(found.is_null() || *found == 0, "{name}: {direction:#}");
         assert_eq!(direction["given_up_early"], json!([]), "{name}: answered later");
     }
-    for run in own["websocket"].as_array().unwrap() {
+    for run in fairway["websocket"].as_array().unwrap() {
         assert_eq!(run["same"], run["cases"], "{run:#}");
     }
-    assert_eq!(own["http1"]["as_expected"], own["http1"]["cases"], "{:#}", own["http1"]);
-    assert_eq!(scan::weaknesses(&own["tls_scan"]), Vec::<String>::new(), "{:#}", own["tls_scan"]);
+    assert_eq!(fairway["http1"]["as_expected"], fairway["http1"]["cases"], "{:#}", fairway["http1"]);
+    assert_eq!(scan::weaknesses(&fairway["tls_scan"]), Vec::<String>::new(), "{:#}", fairway["tls_scan"]);
 }
 
 /// Endpoints of HTTP/2.

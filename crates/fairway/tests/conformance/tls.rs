@@ -88,9 +88,9 @@ impl Hello {
         // Extended master secret.
         extensions.extend(extension(23, &[]));
         if !self.protocols.is_empty() {
-            let one = |name: &&[u8]| [&[u8::try_from(name.len()).unwrap()], *name].concat();
+            let entry = |name: &&[u8]| [&[u8::try_from(name.len()).unwrap()], *name].concat();
             extensions
-                .extend(extension(16, &sized(&self.protocols.iter().flat_map(one).collect::<Vec<_>>())));
+                .extend(extension(16, &sized(&self.protocols.iter().flat_map(entry).collect::<Vec<_>>())));
         }
         let suites: Vec<u8> = self.suites.iter().flat_map(|suite| suite.to_be_bytes()).collect();
         let body =

@@ -135,18 +135,18 @@ async fn dashboards_and_alerts_of_ingress_nginx_find_their_series_with_their_lab
 #[tokio::test]
 async fn request_series_have_the_values_that_ingress_nginx_gives_them() {
     let scrape = scraped().await;
-    let has = |name: &str, wanted: &[(&str, &str)]| {
+    let has = |name: &str, has_series: &[(&str, &str)]| {
         let fits = |labels: &scrape::Labels| {
-            wanted.iter().all(|(label, value)| labels.get(*label).map(String::as_str) == Some(*value))
+            has_series.iter().all(|(label, value)| labels.get(*label).map(String::as_str) == Some(*value))
         };
-        assert!(scrape.named(name).any(|series| fits(&series.labels)), "no {name} with {wanted:?}");
+        assert!(scrape.named(name).any(|series| fits(&series.labels)), "no {name} with {has_series:?}");
     };
     let pod = [
         ("controller_class", "fairway.dev/ingress-controller"),
         ("controller_namespace", "fairway"),
         ("controller_pod", "fairway-0"),
     ];
-    let with_labels = |more: &[(&'static str, &'static str)]| [&pod[..], more].concat();
+    let with_labels = |with_labels_of: &[(&'static str, &'static str)]| [&pod[..], with_labels_of].concat();
     let web = [("namespace", "a"), ("ingress", "web"), ("service", "web"), ("path", "/"), ("host", "a.test")];
     let requests = "nginx_ingress_controller_requests";
     let posted = [("method", "POST"), ("status", "200"), ("canary", "")];
@@ -394,7 +394,7 @@ fn the_dashboard_uses_only_its_own_variables_and_unique_panel_numbers() {
 }
 
 #[tokio::test]
-async fn the_documented_types_and_labels_are_those_of_a_scrape() {
+async fn the_documented_types_and_labels_match_a_scrape() {
     let (scrape, documented) = (scraped().await, Documented::read());
     let mut wrong = String::new();
     for (name, metric) in documented.metrics.iter().filter(|(_, metric)| !metric.of_a_cluster) {

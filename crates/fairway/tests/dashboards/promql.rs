@@ -92,7 +92,7 @@ impl Matcher {
 
 /// Whether a pattern of literals, `.`, `.*`, `.+`, `[a-b]` and alternatives matches all of `text`.
 fn matches(pattern: &str, text: &str) -> bool {
-    pattern.split('|').any(|one| fits(one.as_bytes(), text.as_bytes()))
+    pattern.split('|').any(|alternative| fits(alternative.as_bytes(), text.as_bytes()))
 }
 
 fn fits(pattern: &[u8], text: &[u8]) -> bool {
@@ -265,7 +265,7 @@ fn selectors_and_groupings_are_found_wherever_they_stand() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn unsupported_expressions_are_refused() {
     for wrong in
         ["sum(a", "a)", "nothing(a)", "a{x=1}", "a{x=\"1}", "sum by (a", "a[5m", "a ; b", "sum by (x) a"]
     {

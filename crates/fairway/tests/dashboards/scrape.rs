@@ -142,7 +142,7 @@ fn is_name(c: char) -> bool {
 }
 
 #[test]
-fn a_scrape_is_read_with_its_escapes_and_kept_with_the_labels_of_its_target() {
+fn a_scrape_is_parsed_with_escapes_and_gets_the_labels_of_its_target() {
     let text = "# HELP a x\n# TYPE a counter\na{namespace=\"x\",path=\"/\\\"}\\\\\",none=\"\"} 2\n\
                 # TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\n";
     let scrape = Scrape::parse(text);

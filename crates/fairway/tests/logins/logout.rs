@@ -13,7 +13,7 @@ const PATH: &str = "/oauth2/backchannel-logout";
 const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
 #[tokio::test]
-async fn only_pages_of_the_same_host_log_a_user_out() {
+async fn only_pages_of_the_same_host_can_log_a_user_out() {
     let site = Site::new().await;
     let fairway = site.run().await;
     let mut browser = Browser::new(&fairway);
@@ -104,11 +104,11 @@ async fn the_provider_ends_a_session_or_all_of_a_user() {
         "{}",
         response.text()
     );
-    let mut left = Vec::new();
+    let mut sessions = Vec::new();
     for browser in &mut browsers {
-        left.push(is_logged_in(browser).await);
+        sessions.push(is_logged_in(browser).await);
     }
-    assert_eq!(left, [true, false, true]);
+    assert_eq!(sessions, [true, false, true]);
     let token = logout_token(&site, |it| it["sub"] = "alice".into());
     assert_eq!(log_out(&fairway, &token).await.status, 200);
     for browser in &mut browsers {

@@ -161,7 +161,7 @@ fn location(response: &RawResponse) -> &str {
 }
 
 #[tokio::test]
-async fn a_user_logs_in_comes_back_to_the_page_and_logs_out() {
+async fn a_user_logs_in_returns_to_the_page_and_logs_out() {
     let site = Site::new().await;
     let fairway = site.run().await;
     let mut browser = Browser::new(&fairway);
@@ -183,11 +183,11 @@ async fn a_user_logs_in_comes_back_to_the_page_and_logs_out() {
     for _ in 0..3 {
         let mallory = browser.request("/cart").header("X-User", "mallory").header("x_user", "mallory");
         assert_eq!(browser.send(mallory.header("Cookie", "a=b")).await.status, 200);
-        let seen = site.backend.requests().pop().unwrap();
-        assert_eq!(seen.header_values("X-User"), ["alice"]);
-        assert_eq!(seen.header("x_user"), None);
-        assert_eq!(seen.header_values("Cookie"), ["a=b"], "no endpoint gets the session");
-        assert_eq!(seen.header("Authorization"), None);
+        let request = site.backend.requests().pop().unwrap();
+        assert_eq!(request.header_values("X-User"), ["alice"]);
+        assert_eq!(request.header("x_user"), None);
+        assert_eq!(request.header_values("Cookie"), ["a=b"], "no endpoint gets the session");
+        assert_eq!(request.header("Authorization"), None);
     }
     let out = browser.request("/oauth2/logout").header("Sec-Fetch-Site", "same-origin");
     let out = browser.send(out).await;
@@ -204,7 +204,7 @@ async fn a_user_logs_in_comes_back_to_the_page_and_logs_out() {
 }
 
 #[tokio::test]
-async fn sessions_are_refreshed_and_endpoints_get_the_access_token_where_that_is_wanted() {
+async fn sessions_are_refreshed_and_endpoints_get_the_access_token_if_configured() {
     let site = Site::new().await;
     site.guard("shop", &changed(|it| it["forwardAccessToken"] = true.into()));
     site.provider.change(|it| it.expires_in = 0);
@@ -215,8 +215,8 @@ async fn sessions_are_refreshed_and_endpoints_get_the_access_token_where_that_is
     site.provider.change(|it| it.expires_in = 300);
     let spoofed = browser.request("/").header("Authorization", "Bearer mine");
     assert_eq!(browser.send(spoofed).await.status, 200);
-    let seen = site.backend.requests().pop().unwrap();
-    assert_eq!(seen.header_values("Authorization"), ["Bearer the-access-token"]);
+    let request = site.backend.requests().pop().unwrap();
+    assert_eq!(request.header_values("Authorization"), ["Bearer the-access-token"]);
     assert_ne!(browser.session_cookie().unwrap().1, &before, "the response sets the new session");
     for _ in 0..5 {
         assert_eq!(browser.go("/").await.status, 200);
@@ -243,7 +243,7 @@ async fn a_refresh_token_is_used_once_for_concurrent_requests() {
 
 /// Most providers return the same refresh token again; the second session is refreshed with it like the first one.
 #[tokio::test]
-async fn a_refresh_token_that_stays_the_same_refreshes_again() {
+async fn a_reusable_refresh_token_refreshes_again() {
     let site = Site::new().await;
     site.provider.change(|it| (it.expires_in, it.keeps_refresh_token) = (2, true));
     let fairway = site.run().await;
@@ -258,7 +258,7 @@ async fn a_refresh_token_that_stays_the_same_refreshes_again() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_away_ends_no_session_that_holds_and_begins_none() {
+async fn an_unavailable_provider_ends_no_valid_session_and_starts_none() {
     let site = Site::new().await;
     let fairway = site.run().await;
     let mut browser = Browser::new(&fairway);
@@ -479,9 +479,9 @@ async fn cookies_of_others_are_no_sessions() {
         let mut elsewhere = Browser { host, cookies: browser.cookies.clone(), ..Browser::new(&fairway) };
         assert_eq!(elsewhere.go("/").await.status, 302, "a session of {HOST} at {host}");
         // The name differs for another client.
-        let own =
+        let suffix =
             elsewhere.cookies.keys().find_map(|name| name.strip_prefix("__Host-fairway-login-")).unwrap();
-        let line = format!("__Host-fairway-session-{}={value}", &own[..8]);
+        let line = format!("__Host-fairway-session-{}={value}", &suffix[..8]);
         let request = Request::get(host, "/").header("Cookie", &line).close();
         assert_eq!(elsewhere.send(request).await.status, 302, "{host}");
     }
@@ -490,7 +490,7 @@ async fn cookies_of_others_are_no_sessions() {
 }
 
 #[tokio::test]
-async fn logins_lead_back_to_the_same_host_only() {
+async fn logins_return_to_the_same_host_only() {
     let site = Site::new().await;
     let fairway = site.run().await;
     let origin = "https://shop.test";
@@ -542,7 +542,7 @@ async fn a_refresh_for_another_user_is_refused() {
 }
 
 #[tokio::test]
-async fn metadata_that_leads_elsewhere_closes_the_paths_and_the_log_says_why() {
+async fn metadata_of_another_issuer_closes_the_paths_with_a_log_message() {
     let site = Site::new().await;
     site.provider.change(|it| it.metadata["token_endpoint"] = "http://metadata.internal/token".into());
     let fairway = site.run().await;
@@ -591,7 +591,7 @@ async fn secrets_are_never_shown_and_an_unreadable_annotation_closes_only_its_pa
 
 /// A login takes as long as the user wants, and its requests reach different workers.
 #[tokio::test]
-async fn many_users_log_in_at_once() {
+async fn many_users_can_log_in_concurrently() {
     let site = Site::new().await;
     let fairway = site.run().await;
     let logins = (0..20).map(|number| {

@@ -138,12 +138,12 @@ impl Exchange {
 
 /// The compared headers of a request at the backend.
 pub(crate) fn relevant_headers(request: &RecordedRequest) -> BTreeMap<String, Vec<String>> {
-    let mut seen = BTreeMap::<String, Vec<String>>::new();
+    let mut headers = BTreeMap::<String, Vec<String>>::new();
     for (name, value) in &request.headers {
         let name = name.to_ascii_lowercase();
         if !NOT_COMPARED.contains(&name.as_str()) {
-            seen.entry(name).or_default().push(value.clone());
+            headers.entry(name).or_default().push(value.clone());
         }
     }
-    seen
+    headers
 }

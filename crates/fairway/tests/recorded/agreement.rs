@@ -33,13 +33,13 @@ impl Agreement {
 
     /// Checks that the page states the same numbers.
     pub(crate) fn is_documented(&self) {
-        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
-        let page = std::fs::read_to_string(&place).unwrap();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
+        let page = std::fs::read_to_string(&path).unwrap();
         let (before, rest) = page.split_once(BEGIN).expect("the page has the marker");
         let (_, after) = rest.split_once(END).expect("the page has the marker");
         let expected = self.text();
         println!("{expected}");
-        golden::check(place, &[before, BEGIN, &expected, END, after].concat());
+        golden::check(path, &[before, BEGIN, &expected, END, after].concat());
     }
 
     fn text(&self) -> String {

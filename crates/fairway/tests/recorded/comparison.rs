@@ -86,8 +86,8 @@ fn is_page_of_nginx(body: &str) -> bool {
 }
 
 fn headers(found: &mut Vec<Deviation>, recorded: &Answered, now: &RawResponse) {
-    let own = recorded.body.as_deref().is_some_and(is_page_of_nginx);
-    let compared = |name: &str| !(NOT_COMPARED.contains(&name) || own && name == "content-type");
+    let is_nginx_page = recorded.body.as_deref().is_some_and(is_page_of_nginx);
+    let compared = |name: &str| !(NOT_COMPARED.contains(&name) || is_nginx_page && name == "content-type");
     let recorded = by_name(recorded.headers.iter().filter(|(name, _)| compared(name)));
     let now = now.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let now = now.map(|(name, value)| match name.as_str() {
@@ -153,10 +153,10 @@ fn maps(
     }
 }
 
-fn note(found: &mut Vec<Deviation>, what: &str, recorded: &impl ToString, now: &impl ToString) {
+fn note(found: &mut Vec<Deviation>, part: &str, recorded: &impl ToString, now: &impl ToString) {
     let (recorded, now) = (recorded.to_string(), now.to_string());
     if recorded != now {
-        found.push(deviation(what, &shortened(recorded), shortened(now)));
+        found.push(deviation(part, &shortened(recorded), shortened(now)));
     }
 }
 
@@ -168,8 +168,8 @@ fn shortened(value: String) -> String {
     }
 }
 
-fn deviation(what: &str, recorded: &str, now: impl Into<String>) -> Deviation {
-    Deviation { description: what.to_owned(), recorded: recorded.to_owned(), now: now.into() }
+fn deviation(part: &str, recorded: &str, now: impl Into<String>) -> Deviation {
+    Deviation { description: part.to_owned(), recorded: recorded.to_owned(), now: now.into() }
 }
 
 fn text(value: &Value) -> String {

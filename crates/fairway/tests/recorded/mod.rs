@@ -76,11 +76,11 @@ impl Found {
     fn judge(&mut self, case: &Case, number: usize, deviations: Vec<Deviation>) {
         let exchange = &case.exchanges[number];
         let differs = !deviations.is_empty();
-        let place =
+        let listed_index =
             |found: &Deviation| DIFFERENCES.iter().position(|it| is_meant(it, &case.name, number, found));
         let (meant, other): (Vec<_>, Vec<_>) =
-            deviations.into_iter().partition(|found| place(found).is_some());
-        meant.iter().filter_map(place).for_each(|at| self.met[at] = true);
+            deviations.into_iter().partition(|found| listed_index(found).is_some());
+        meant.iter().filter_map(listed_index).for_each(|at| self.met[at] = true);
         let missing = case.unsupported_for(&exchange.request.host);
         match (differs, other.is_empty(), missing.is_empty()) {
             (false, _, _) => self.agreement.same += 1,
@@ -148,7 +148,7 @@ async fn every_unsupported_annotation_is_reported_and_protected_hosts_are_closed
 }
 
 #[tokio::test]
-async fn check_finds_nothing_unsupported_in_the_replayed_cases() {
+async fn check_reports_nothing_unsupported_in_the_replayed_cases() {
     let cases: Vec<_> = Case::all().into_iter().filter(|case| case.later().is_empty()).collect();
     let manifests = environment(&certificate()).await;
     add_ingresses(&manifests, &cases);
@@ -161,8 +161,8 @@ async fn check_finds_nothing_unsupported_in_the_replayed_cases() {
 /// The diagnostic that names `annotation` of `ingress`; a note is not sufficient.
 fn at<'a>(diagnostics: &'a [Value], ingress: &str, annotation: &str) -> &'a Value {
     let field = format!("metadata.annotations[\"{annotation}\"]");
-    let here = |it: &&Value| it["origin"]["name"] == *ingress && it["origin"]["field"] == *field;
-    let found = diagnostics.iter().find(here);
+    let is_at_field = |it: &&Value| it["origin"]["name"] == *ingress && it["origin"]["field"] == *field;
+    let found = diagnostics.iter().find(is_at_field);
     let found = found.unwrap_or_else(|| panic!("{annotation} of {ingress} is not named"));
     assert_ne!(found["severity"], "note", "{found}");
     found

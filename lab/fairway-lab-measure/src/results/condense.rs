@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_report_reads_is_gone_and_the_rest_is_there() {
+    fn unread_parts_are_removed_and_others_kept() {
         let percents =
             |latency: &Latency| latency.percentiles.iter().map(|point| point.percent).collect::<Vec<_>>();
         let condensed = condense_results(results());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_time_changes_nothing() {
+    fn condensing_twice_changes_nothing() {
         let once = condense_results(results());
         let first = text(&once).unwrap();
         let again = condense_results(serde_json::from_slice(&first).unwrap());

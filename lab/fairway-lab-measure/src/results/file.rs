@@ -45,15 +45,15 @@ pub fn write_kept(folder: &Path, results: Results) -> anyhow::Result<PathBuf> {
 }
 
 fn replace(folder: &Path, name: &str, text: &[u8]) -> anyhow::Result<PathBuf> {
-    let place = folder.join(name);
+    let path = folder.join(name);
     let mut beside = tempfile::NamedTempFile::new_in(folder)
-        .with_context(|| format!("write {}: the folder cannot be written", place.display()))?;
-    beside.write_all(text).with_context(|| format!("write {}", place.display()))?;
+        .with_context(|| format!("write {}: the folder cannot be written", path.display()))?;
+    beside.write_all(text).with_context(|| format!("write {}", path.display()))?;
     // Results are for everybody; a temporary file is for its owner alone.
     let readable = Permissions::from_mode(0o644);
-    beside.as_file().set_permissions(readable).with_context(|| format!("write {}", place.display()))?;
-    beside.persist(&place).with_context(|| format!("write {}", place.display()))?;
-    Ok(place)
+    beside.as_file().set_permissions(readable).with_context(|| format!("write {}", path.display()))?;
+    beside.persist(&path).with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
 }
 
 /// Reads the results of a run from its folder: `results.json`, or `results.json.gz` if there is no such file.
@@ -61,15 +61,15 @@ fn replace(folder: &Path, name: &str, text: &[u8]) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// No file, no JSON, or a schema that this program does not know.
 pub fn read(folder: &Path) -> anyhow::Result<Results> {
-    let place = folder.join(RESULTS);
-    let text = read_kept(&place)
-        .with_context(|| format!("read {}: is this the folder of a run?", place.display()))?;
+    let path = folder.join(RESULTS);
+    let text =
+        read_kept(&path).with_context(|| format!("read {}: is this the folder of a run?", path.display()))?;
     let results: Results =
-        serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("read {}", path.display()))?;
     anyhow::ensure!(
         results.schema == SCHEMA,
         "{} has schema {}; this program reads schema {SCHEMA}",
-        place.display(),
+        path.display(),
         results.schema
     );
     Ok(results)
@@ -80,12 +80,12 @@ pub fn read(folder: &Path) -> anyhow::Result<Results> {
 ///
 /// # Errors
 /// There is neither, or it cannot be read.
-pub fn read_kept(place: &Path) -> anyhow::Result<Vec<u8>> {
-    let mut compressed = place.as_os_str().to_owned();
+pub fn read_kept(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut compressed = path.as_os_str().to_owned();
     compressed.push(".gz");
     let compressed = Path::new(&compressed);
-    if place.exists() || !compressed.exists() {
-        return fs::read(place).with_context(|| format!("read {}", place.display()));
+    if path.exists() || !compressed.exists() {
+        return fs::read(path).with_context(|| format!("read {}", path.display()));
     }
     let file = fs::File::open(compressed).with_context(|| format!("read {}", compressed.display()))?;
     let mut plain = Vec::new();

@@ -121,9 +121,9 @@ pub struct Counts {
 pub enum Class {
     /// The connection was refused.
     ConnectRefused,
-    /// The connection was reset while it was made.
+    /// The connection was reset while connecting.
     ConnectReset,
-    /// The connection was not made in time.
+    /// Connecting took too long.
     ConnectTimeout,
     /// Any other reason why there is no connection, e.g. no route to the host.
     ConnectOther,
@@ -211,7 +211,7 @@ impl TryFrom<String> for Class {
 /// An example of a failed request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Example {
-    /// What became of it.
+    /// The fate of the request.
     pub class: Class,
     /// When it was due, seconds from the beginning of the stream.
     #[serde(deserialize_with = "figure::read_number")]
@@ -249,7 +249,7 @@ pub struct Latency {
 /// A point of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
-    /// In percent, 0 to 100.
+    /// The percentile, 0 to 100.
     #[serde(deserialize_with = "figure::read_number")]
     pub percent: f64,
     /// Milliseconds.
@@ -307,7 +307,7 @@ pub struct Bucket {
     pub seconds: f64,
     /// Requests that were due.
     pub requests: u64,
-    /// Those of them that failed.
+    /// Requests of these that failed.
     pub errors: u64,
     /// Median of the successful ones, milliseconds.
     #[serde(deserialize_with = "figure::read_number")]
@@ -341,7 +341,7 @@ pub struct Cost {
     /// The source: `cgroup` or `process`, the kernel's own counters at the start and the end; or `kubelet`, the pods'
     /// counters that their nodes sample about every 10 s.
     pub source: String,
-    /// Which pods or processes, e.g. `5 pods`.
+    /// The measured pods or processes, e.g. `5 pods`.
     pub of: String,
     /// For `kubelet`: the fraction of the pods' time between samples, 0 to 1. Their mean use there is assumed for the whole
     /// time.
@@ -368,7 +368,7 @@ pub enum Distance {
     OneCore,
     /// On two.
     TwoCores,
-    /// Nothing is pinned, or no probe came through.
+    /// Threads are not pinned, or the probe failed.
     Unknown,
 }
 
@@ -378,7 +378,7 @@ pub enum Distance {
 pub enum Deliveries {
     /// Every backend reported its requests.
     Counted(Delivered),
-    /// It is not known.
+    /// The distance is unknown.
     Uncounted {
         /// Why not.
         reason: String,
@@ -414,7 +414,7 @@ pub struct Delivered {
 }
 
 impl Delivered {
-    /// Together with those of another measure.
+    /// The sum with the counts of another measure.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         self.sent += other.sent;

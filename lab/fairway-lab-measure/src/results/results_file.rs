@@ -42,7 +42,7 @@ pub struct Results {
 pub enum Completeness {
     /// Every scenario with every peer that can be had.
     Complete,
-    /// It ended before its end.
+    /// The run was interrupted.
     Partial {
         /// Why, e.g. `interrupted by Ctrl-C in dynamic, peer envoy`.
         reason: String,
@@ -78,11 +78,11 @@ pub struct Environment {
 pub enum PeerKind {
     /// A real controller.
     Controller,
-    /// A proxy under the laboratory's own adapter, which does what a controller of that proxy does.
+    /// A proxy under the laboratory's adapter, which acts as that proxy's controller.
     Adapter,
     /// A controller that the user described and that runs in the user's cluster.
     Described,
-    /// No proxy: straight to the pods. What the machine itself does.
+    /// Straight to the pods, without a proxy: shows the machine's own latency.
     Direct,
 }
 

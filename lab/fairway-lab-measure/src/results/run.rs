@@ -19,7 +19,7 @@ pub struct Run {
     pub question: Question,
     /// The paper's parameters and ours.
     pub parameters: Vec<Parameter>,
-    /// What was shortened or scaled, one sentence each.
+    /// Shortened or scaled parts, one sentence each.
     pub shortened: Vec<String>,
     /// Its duration, seconds; 0 if it did not finish.
     #[serde(deserialize_with = "figure::read_number")]
@@ -49,7 +49,7 @@ pub struct Supplement {
 }
 
 impl Run {
-    /// Whether every peer had its turn with all settings: it was measured, or is absent with a reason.
+    /// Whether every peer was measured with all settings, or is absent with a reason.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.seconds > 0.0
@@ -64,7 +64,7 @@ pub(crate) fn is_zero(number: &u32) -> bool {
 /// The question of a scenario. In JSON these are fields of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// In a sentence.
+    /// The description, a sentence.
     pub purpose: String,
     /// The study that it comes from: a key of `published.json`, e.g. `study1_dynamic`.
     pub study: Option<String>,
@@ -126,8 +126,8 @@ pub struct Spike {
     pub lasted_s: f64,
     /// Failed requests from the event to the next.
     pub errors: u64,
-    /// For the stream straight to the pods by the same rule, which is what the rule makes of the machine alone: the peer
-    /// whose stream ran at the same time.
+    /// Set for the direct stream, evaluated by the same rule to show the effect of the machine alone: the peer whose
+    /// stream ran at the same time.
     #[serde(default)]
     pub beside: Option<String>,
 }
@@ -139,7 +139,7 @@ pub struct Finding {
     pub peer: String,
     /// With which settings.
     pub settings: Settings,
-    /// In which case.
+    /// The case of the scenario.
     pub case: String,
     /// Its name, e.g. `writes of the Gateway's status`.
     pub figure: String,

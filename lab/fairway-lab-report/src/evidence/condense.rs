@@ -11,7 +11,7 @@ use anyhow::Context;
 use fairway_lab_measure::results::{self, Results};
 use serde_json::{Value, json};
 
-/// What is left out of runs of the laboratory, for their readers.
+/// Tells readers what the published form of a run omits.
 const LEFT_OUT: &str = "Latencies in pieces of time are kept for the first round of each case with events, which is the one that is \
      drawn.";
 
@@ -27,16 +27,16 @@ pub struct CondenseArguments {
 }
 
 impl CondenseArguments {
-    /// Does what the arguments ask for.
+    /// Runs the command.
     ///
     /// # Errors
     /// Results that cannot be read, or a folder that cannot be written.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         fs::create_dir_all(&self.out).with_context(|| format!("make {}", self.out.display()))?;
         for one in &self.results {
-            let place = if one.is_dir() { run(one, &self.out)? } else { suite(one, &self.out)? };
-            let bytes = fs::metadata(&place).with_context(|| format!("read {}", place.display()))?.len();
-            writeln!(std::io::stdout(), "{}: {} KB", place.display(), bytes.div_ceil(1_000))
+            let path = if one.is_dir() { run(one, &self.out)? } else { suite(one, &self.out)? };
+            let bytes = fs::metadata(&path).with_context(|| format!("read {}", path.display()))?.len();
+            writeln!(std::io::stdout(), "{}: {} KB", path.display(), bytes.div_ceil(1_000))
                 .context("write to standard output")?;
         }
         Ok(ExitCode::SUCCESS)
@@ -47,22 +47,22 @@ impl CondenseArguments {
 fn run(folder: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let absolute = folder.canonicalize().with_context(|| format!("find {}", folder.display()))?;
     let name = absolute.file_name().with_context(|| format!("{} has no name", folder.display()))?;
-    let place = out.join(name).with_added_extension("json.gz");
+    let path = out.join(name).with_added_extension("json.gz");
     let written = results::write_kept(out, without_what_is_not_drawn(results::read(folder)?))?;
-    fs::rename(&written, &place).with_context(|| format!("write {}", place.display()))?;
-    Ok(place)
+    fs::rename(&written, &path).with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
 }
 
 /// Only the first round of a peer in a case is drawn over time, and only where something happened.
 pub(crate) fn without_what_is_not_drawn(mut results: Results) -> Results {
-    let mut seen = BTreeSet::new();
+    let mut all_drawn = BTreeSet::new();
     for run in &mut results.runs {
         let cases: BTreeSet<&String> = run.events.iter().map(|event| &event.case).collect();
         let mut drawn = BTreeSet::new();
         for measure in &mut run.measures {
             let peer = measure.beside.as_ref().unwrap_or(&measure.peer);
             let whose = (run.scenario.clone(), peer.clone(), measure.settings, measure.case.clone());
-            let is_first = !seen.contains(&whose);
+            let is_first = !all_drawn.contains(&whose);
             if !is_first || !cases.contains(&measure.case) {
                 measure.load.over_time.series.clear();
             }
@@ -70,7 +70,7 @@ pub(crate) fn without_what_is_not_drawn(mut results: Results) -> Results {
                 drawn.insert(whose);
             }
         }
-        seen.append(&mut drawn);
+        all_drawn.append(&mut drawn);
     }
     if !results.limitations.iter().any(|sentence| sentence == LEFT_OUT) {
         results.limitations.push(LEFT_OUT.to_owned());
@@ -78,8 +78,8 @@ pub(crate) fn without_what_is_not_drawn(mut results: Results) -> Results {
     results
 }
 
-/// Results of the benchmark or of the tests in a cluster: without the blocks that ratios and intervals were made of, the
-/// configurations of peers, and ratios of requests a second.
+/// Results of the benchmark or of the tests in a cluster, without the single blocks behind ratios and intervals, the
+/// configurations of peers, and ratios of throughput.
 fn suite(file: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let text = fs::read(file).with_context(|| format!("read {}", file.display()))?;
     let mut all: Value = serde_json::from_slice(&text).with_context(|| format!("read {}", file.display()))?;
@@ -87,7 +87,7 @@ fn suite(file: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     for findings in list(&mut all, "results") {
         without(findings, "blocks");
         // Which the loop, being closed, decides as much as the proxy.
-        list(findings, "summary").for_each(|one| without(one, "rate_to_base"));
+        list(findings, "summary").for_each(|row| without(row, "rate_to_base"));
     }
     let origin = &mut all["origin"];
     let is_clean =
@@ -96,9 +96,9 @@ fn suite(file: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     if let Some(seconds) = origin["unix_seconds"].as_u64() {
         origin["date"] = json!(day(seconds));
     }
-    let place = out.join(file.file_name().with_context(|| format!("{} has no name", file.display()))?);
-    fs::write(&place, format!("{all}\n")).with_context(|| format!("write {}", place.display()))?;
-    Ok(place)
+    let path = out.join(file.file_name().with_context(|| format!("{} has no name", file.display()))?);
+    fs::write(&path, format!("{all}\n")).with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
 }
 
 /// The entries of a list.
@@ -130,7 +130,7 @@ mod tests {
     use super::day;
 
     #[test]
-    fn days_are_those_of_the_calendar() {
+    fn days_match_the_calendar() {
         for (seconds, expected) in
             [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_795_234_090, "2026-11-21")]
         {

@@ -1,5 +1,5 @@
-//! What was to be reached, and whether it was: each goal is declared once, in `goals.json` as a suite, a figure and a bound, or
-//! by the tests in a cluster in their results. The lists of goals that were met and missed are computed from the results.
+//! Goals and whether they were met. Each goal is declared once: in `goals.json` as a suite, a figure and a bound, or
+//! by the tests in a cluster in their results. The lists of met and missed goals are computed from the results.
 
 use anyhow::Context;
 use minijinja::value::Serde;
@@ -18,7 +18,7 @@ const MISSED: &str = "**missed**";
 const NOT_MEASURED: &str = "open: not measured";
 const TOO_FEW: &str = "open: too few pairs";
 
-/// What is declared.
+/// The contents of goals.json.
 #[derive(Deserialize)]
 pub(super) struct Declared {
     /// How many times Fairway's CPU a peer is to spend at least.
@@ -58,12 +58,12 @@ struct Promise {
     measured: String,
 }
 
-/// A goal with what became of it.
+/// A goal and its outcome.
 #[derive(Serialize)]
 pub(super) struct Goal {
     /// The results that decide.
     pub suite: String,
-    /// What it is about: `cpu`, `promises`, `floods` or `cluster`.
+    /// The subject: `cpu`, `promises`, `floods` or `cluster`.
     pub part: &'static str,
     pub name: String,
     /// The peer, or the scenario of a test in a cluster.
@@ -73,7 +73,7 @@ pub(super) struct Goal {
     pub verdict: &'static str,
 }
 
-/// What is declared in this program.
+/// The declared goals, compiled into this program.
 pub(super) fn declared() -> anyhow::Result<Declared> {
     serde_json::from_str(include_str!("goals.json")).context("read goals.json")
 }
@@ -96,7 +96,7 @@ pub(super) fn all(suites: &Suites) -> anyhow::Result<Vec<Goal>> {
 fn cpu(declared: &Declared, benches: &[Bench]) -> Vec<Goal> {
     let title = |scenario: &str| {
         let mut all = benches.iter().flat_map(|bench| &bench.results).map(|findings| &findings.scenario);
-        all.find(|one| one.name == scenario).map_or(scenario, |one| &one.title).to_owned()
+        all.find(|item| item.name == scenario).map_or(scenario, |item| &item.title).to_owned()
     };
     let newest = |scenario: &str, peer: &str| {
         let found = benches.iter().enumerate().filter_map(|(at, bench)| {
@@ -142,11 +142,11 @@ fn cpu(declared: &Declared, benches: &[Bench]) -> Vec<Goal> {
     }
     for CpuGoal { scenario, at_most } in &declared.user_us {
         let has = |bench: &&Bench| {
-            bench.results.iter().any(|one| one.scenario.name == *scenario && !one.summary.is_empty())
+            bench.results.iter().any(|item| item.scenario.name == *scenario && !item.summary.is_empty())
         };
         let Some(bench) = benches.iter().rfind(has) else { continue };
         let findings = bench.results.iter().filter(|findings| findings.scenario.name == *scenario);
-        for one in findings.flat_map(|findings| &findings.summary).filter(|one| one.peer == "fairway") {
+        for one in findings.flat_map(|findings| &findings.summary).filter(|item| item.peer == "fairway") {
             let name = format!("Fairway in user space, {}", title(scenario));
             let measured = format!("{} µs ({})", number::figure(one.user_us), distance(&one.distance));
             let verdict = if one.user_us > *at_most { MISSED } else { MET };
@@ -171,8 +171,8 @@ fn verdict(ratio: Ratio, goal: f64) -> &'static str {
 
 impl Promise {
     fn goals(&self, suites: &Suites, environment: &Environment<'_>) -> anyhow::Result<Vec<Goal>> {
-        let whole = suites.by_name.get(&self.suite).map(|all| Value::from(Serde(all)));
-        let Some(whole) = whole else { return Ok(vec![self.open(self.name.clone())]) };
+        let suite_value = suites.by_name.get(&self.suite).map(|all| Value::from(Serde(all)));
+        let Some(whole) = suite_value else { return Ok(vec![self.open(self.name.clone())]) };
         let parts: Vec<Value> = match &self.each {
             Some(list) => environment.compile_expression(list)?.eval(whole)?.try_iter()?.collect(),
             None => vec![whole],
@@ -208,7 +208,7 @@ impl Promise {
     }
 }
 
-/// The figures of the tests in a cluster, with what the tests promised.
+/// The figures of the tests in a cluster, with the bounds in their results.
 fn cluster(report: &Json) -> anyhow::Result<Vec<Goal>> {
     #[derive(Deserialize)]
     struct Figure {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_that_were_missed_are_those_whose_promise_the_command_found_broken() {
+    fn missed_goals_are_those_that_the_command_reported_as_broken() {
         let suites = Suites::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
         let goals = all(&suites).unwrap();
         for (suite, results) in &suites.by_name {
@@ -265,9 +265,9 @@ mod tests {
     }
 
     #[test]
-    fn what_passwords_cost_to_hash_is_not_compared_with_what_attackers_spend() {
+    fn the_cost_of_hashing_is_not_compared_with_the_cpu_of_attackers() {
         let declared = declared().unwrap();
-        let promise = declared.promises.iter().find(|one| one.name.contains("CPU")).unwrap();
+        let promise = declared.promises.iter().find(|item| item.name.contains("CPU")).unwrap();
         for (proxy, verifying, expected) in [(13.0, 10.0, MET), (16.0, 10.0, MISSED), (6.0, 0.0, MISSED)] {
             let flood = serde_json::json!({ "kind": "passwords", "attacked": {
                 "attacker_cpu_seconds": 0.4, "proxy_cpu_seconds": proxy, "verifying_cpu_seconds": verifying,

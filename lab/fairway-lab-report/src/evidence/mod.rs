@@ -65,7 +65,7 @@ pub struct PublishArguments {
 }
 
 impl PublishArguments {
-    /// Does what the arguments ask for.
+    /// Runs the command.
     ///
     /// # Errors
     /// Results or documents that cannot be read or written.
@@ -86,7 +86,7 @@ impl PublishArguments {
         Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Writes or checks the documents, and says what is wrong with them or with the origin of the results.
+    /// Writes or checks the documents. Reports errors in them and in the origin of the results.
     fn publish(&self) -> anyhow::Result<Vec<String>> {
         let suites = Suites::read(&self.root)?;
         let page = read(&self.root, PAGE)?;
@@ -110,9 +110,9 @@ impl PublishArguments {
             }
         }
         let picture = picture::picture(&suites)?;
-        let place = self.root.join(PICTURE);
+        let path = self.root.join(PICTURE);
         if !self.check {
-            std::fs::write(&place, picture).with_context(|| format!("write {}", place.display()))?;
+            std::fs::write(&path, picture).with_context(|| format!("write {}", path.display()))?;
         } else if read(&self.root, PICTURE)? != picture {
             wrong.push(format!("{PICTURE} is not the picture of the results; run make lab-report"));
         }
@@ -129,7 +129,7 @@ fn read(root: &Path, file: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(root.join(file)).with_context(|| format!("read {file}"))
 }
 
-/// What stands between two marks.
+/// The text between two markers.
 fn region<'a>(text: &'a str, name: &str) -> anyhow::Result<&'a str> {
     let (_, rest) =
         text.split_once(&format!("<!-- {name}:begin -->")).context("a region is not in the template")?;
@@ -163,7 +163,7 @@ mod tests {
     /// The gate runs this one; the other tests of publishing belong to the laboratory.
     #[test]
     #[allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-    fn the_documents_of_this_repository_say_what_its_results_say() {
+    fn the_documents_match_the_published_results() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let wrong = PublishArguments { root, check: true, outdated: false }.publish().unwrap();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));

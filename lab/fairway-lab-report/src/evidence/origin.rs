@@ -49,7 +49,7 @@ pub(super) struct Origin {
     since: Option<u64>,
     /// Whether those are too many.
     outdated: bool,
-    /// What stands for the revision in the history, if that is another one.
+    /// The revision in the history that replaces the measured one, if they differ.
     before: Option<&'static str>,
     /// Why it need not be.
     excuse: Option<&'static str>,
@@ -69,7 +69,7 @@ impl Origin {
         self.revision.as_deref().filter(is_hash)
     }
 
-    /// What stands for the revision in the history.
+    /// The revision in the history that replaces the measured one.
     fn commit(&self) -> Option<&str> {
         self.before.or_else(|| self.clean())
     }
@@ -86,8 +86,8 @@ impl Origin {
         self
     }
 
-    /// What the history says of it if it is outdated, or if the history does not have its revision. This never refuses a
-    /// change: most changes make some results older.
+    /// Describes how outdated a result is, or that the history lacks its revision. Never a failure, since most
+    /// changes outdate some results.
     pub(super) fn outdated(&self) -> Option<String> {
         let (file, revision) = (&self.file, self.clean()?);
         match self.since {
@@ -102,7 +102,7 @@ impl Origin {
     }
 }
 
-/// What a reader of a run's report must know of its revision: that it had changes, or that it is outdated.
+/// A note for the report of a run whose revision had changes or is outdated.
 pub(in super::super) fn notice(revision: Option<String>) -> Option<String> {
     let origin = Origin::new("run", "", None, revision).counted(&Repository::now(Path::new(".")));
     let revision = origin.revision.as_ref()?;
@@ -113,37 +113,38 @@ pub(in super::super) fn notice(revision: Option<String>) -> Option<String> {
     Some(format!("It is outdated: {since} commits to the data plane followed {revision}."))
 }
 
-/// What is wrong with the origins themselves: revisions that are not clean, and excuses without need.
+/// Errors in the origins: revisions with changes, and unnecessary entries of `EXCUSED`.
 pub(super) fn complaints(origins: &[Origin]) -> Vec<String> {
     let mut wrong = Vec::new();
     for origin in origins {
-        let place = format!("{RESULTS}/{}", origin.file);
+        let path = format!("{RESULTS}/{}", origin.file);
         match (origin.commit(), origin.excuse) {
             (None, None) => wrong.push(format!(
-                "{place} names no clean revision ({}): measure again from a checkout without changes",
+                "{path} names no clean revision ({}): measure again from a checkout without changes",
                 origin.revision.as_deref().unwrap_or("none")
             )),
-            (Some(_), Some(_)) => wrong.push(format!("{place} is clean: take it off the list of excuses")),
+            (Some(_), Some(_)) => wrong.push(format!("{path} is clean: take it off the list of excuses")),
             _ => {}
         }
     }
-    for (suite, _) in EXCUSED.iter().filter(|(suite, _)| origins.iter().all(|one| one.suite != *suite)) {
+    for (suite, _) in EXCUSED.iter().filter(|(suite, _)| origins.iter().all(|origin| origin.suite != *suite))
+    {
         wrong.push(format!("{suite} is excused and does not exist: take it off the list of excuses"));
     }
     wrong
 }
 
-/// The history, up to a revision. Where there is none, as in an unpacked archive, the page says what was counted.
+/// The history up to a revision. Without a history, as in an unpacked archive, the counts on the page are used.
 pub(super) struct Repository {
     root: PathBuf,
     has_history: bool,
     end: Option<String>,
-    /// By file.
+    /// Origins by file.
     recorded: BTreeMap<String, u64>,
 }
 
 impl Repository {
-    /// Up to what is checked out.
+    /// Up to the checked-out revision.
     pub(super) fn now(root: &Path) -> Self {
         // A shallow clone has not enough of it.
         let is_whole =
@@ -168,7 +169,7 @@ impl Repository {
         found
     }
 
-    /// Up to what is checked out, or what the page says where there is no history.
+    /// Up to the checked-out revision, or the counts on the page if there is no history.
     pub(super) fn now_or_page(root: &Path, page: &str) -> Self {
         let now = Self::now(root);
         if now.has_history { now } else { Self::of_page(root, page) }
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn without_history_the_page_says_what_was_counted() {
+    fn without_history_the_counts_on_the_page_are_used() {
         let page = "Commits to the data plane are counted up to 373692189725.\n\n\
                     | [docs/results/cpu.json](results/cpu.json) | 2026-11-23 | b096a329b19c | 30 | clean |\n";
         let folder = std::env::temp_dir().join("no-such-repository");

@@ -1,5 +1,5 @@
-//! What the runs of the laboratory say of peers next to Fairway: requests that were lost while pods came and went, and where a
-//! peer was faster. Chosen once, here, and not by what they say.
+//! Peers compared with Fairway in the runs of the laboratory: requests lost while pods were scaled, and cases in
+//! which a peer was faster. The comparisons are fixed here, independent of their results.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use super::suites::version;
 /// The case of the laboratory in which pods come and go.
 const CHANGING: (&str, &str) = ("dynamic", "dynamic");
 
-/// Requests that were lost while pods came and went, of every peer.
+/// Requests of every peer that were lost while pods were scaled.
 pub(super) fn lost(runs: &[Results]) -> Vec<String> {
     let (scenario, case) = CHANGING;
     let lost_by = |pool: &Pool<'_>, named: &str| {
         format!("{named}: {} of {}", number::count(pool.failed()), number::count(pool.requests()))
     };
     compared(runs, |run, pools, named| {
-        let own = pools.iter().filter(|pool| run.scenario == scenario && pool.case == case);
-        own.map(|pool| lost_by(pool, &named(pool.peer))).collect()
+        let own_pools = pools.iter().filter(|pool| run.scenario == scenario && pool.case == case);
+        own_pools.map(|pool| lost_by(pool, &named(pool.peer))).collect()
     })
 }
 
@@ -43,11 +43,13 @@ pub(super) fn failures(runs: &[Results], scenario: &str) -> Vec<(String, u64, u6
     found.into_iter().map(|(peer, (failed, of))| (peer, failed, of)).collect()
 }
 
-/// Cases at a held rate in which a peer's p99 was lower than Fairway's. A percentile needs ten samples above it.
+/// Cases with a constant rate in which a peer's p99 was lower than Fairway's. A percentile needs ten samples above
+/// it.
 pub(super) fn behind(runs: &[Results]) -> Vec<String> {
     let p99 = |pool: &Pool<'_>| pool.percentile(99.0).map(|point| point.ms);
     compared(runs, |run, pools, named| {
-        let is_held = |pool: &&Pool<'_>| pool.measures.iter().all(|one| one.load.offered.rate.is_some());
+        let is_held =
+            |pool: &&Pool<'_>| pool.measures.iter().all(|measure| measure.load.offered.rate.is_some());
         let held_pools: Vec<_> =
             pools.iter().filter(is_held).filter_map(|pool| Some((pool, p99(pool)?))).collect();
         let mut found = Vec::new();
@@ -57,15 +59,19 @@ pub(super) fn behind(runs: &[Results]) -> Vec<String> {
                 .map(|(pool, other)| format!("{} {} ms", named(pool.peer), number::figure(*other)))
                 .collect();
             if !better.is_empty() {
-                let place = format!("p99 latency in `{}`, case {}", run.scenario, own.case);
-                found.push(format!("{place}: Fairway {} ms, {}", number::figure(*ms), better.join(", ")));
+                let figure_name = format!("p99 latency in `{}`, case {}", run.scenario, own.case);
+                found.push(format!(
+                    "{figure_name}: Fairway {} ms, {}",
+                    number::figure(*ms),
+                    better.join(", ")
+                ));
             }
         }
         found
     })
 }
 
-/// What is found in each scenario of its pools with recommended settings, and of the names of peers with their versions.
+/// Calls `find` for each scenario with its pools of recommended settings and the names and versions of its peers.
 fn compared(
     runs: &[Results],
     find: impl Fn(&Scenario, &[Pool<'_>], &dyn Fn(&str) -> String) -> Vec<String>,

@@ -1,5 +1,5 @@
-//! The picture of the first page: what a change costs the requests of each controller, and what a request costs in CPU. A file of its
-//! own, so that the README can show it; it has colours for light and dark pages.
+//! The picture in the README: the effect of a change on the requests of each controller, and the CPU time of a
+//! request. Has colours for light and dark pages.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const CPU: &str = "https-1k-50";
 #[derive(Serialize)]
 struct Panel {
     title: [&'static str; 2],
-    /// A bar for each peer that has a value: how long it is, of 1, and what it says.
+    /// A bar for each peer that has a value: its length as a fraction of 1, and its label.
     bars: Vec<Option<(f64, String)>>,
 }
 

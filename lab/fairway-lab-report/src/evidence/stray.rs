@@ -3,7 +3,7 @@
 /// Units that only a measurement has.
 const UNITS: [&str; 14] =
     ["x", "×", "%", "µs", "us", "ns", "ms", "KiB", "MiB", "Gbit/s", "RPS", "TPS", "requests/s", "failed"];
-/// What is no measurement: the level of intervals, and the sizes that scenarios are named for.
+/// Numbers that are no measurements: the level of intervals, and the sizes in names of scenarios.
 const NAMES: [&str; 3] = ["95%", "1 KiB", "1 MiB"];
 
 /// The lines with a figure outside of generated regions, code and tables of contents.
@@ -44,7 +44,7 @@ mod tests {
     use super::strays;
 
     #[test]
-    fn figures_are_found_outside_of_what_is_generated() {
+    fn figures_outside_generated_regions_are_found() {
         for line in
             ["It is 1.33x faster.", "| p99 | **4.5** ms |", "only 12% of it", "takes 3 µs", "0 failed"]
         {

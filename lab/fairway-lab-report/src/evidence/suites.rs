@@ -1,5 +1,5 @@
-//! The published results: a file of JSON for each suite in docs/results, compressed where it is large. Runs of the laboratory
-//! are read as such, all others as they are; ratios and intervals were made when they were written.
+//! The published results: a JSON file for each suite in docs/results, compressed if large. Runs of the laboratory are
+//! parsed to their types, all others to plain JSON; ratios and intervals are part of the files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,11 +18,11 @@ use super::origin::{Origin, RESULTS, Repository};
 /// Runs of the paired benchmark, in the order in which their scenarios are shown.
 pub(super) const BENCHES: [&str; 5] = ["cpu", "http2", "study2", "tcp-udp", "memory"];
 
-/// All of them.
+/// All suites, by name.
 pub(super) struct Suites {
     /// Those of the benchmark and of the tests in a cluster, by name.
     pub by_name: BTreeMap<String, Json>,
-    /// Those of the laboratory.
+    /// Runs of the laboratory.
     pub runs: Vec<Results>,
     /// Where each is from.
     origins: Vec<Origin>,
@@ -124,7 +124,7 @@ pub(super) struct Findings {
 #[derive(Deserialize)]
 pub(super) struct Scenario {
     pub name: String,
-    /// In words.
+    /// The date in words.
     pub title: String,
 }
 
@@ -177,7 +177,7 @@ pub(super) fn distance(name: &str) -> &'static str {
     }
 }
 
-/// The number in what a program says of its version.
+/// The version number in the version line of a program.
 pub(super) fn version(text: &str) -> &str {
     let parts = text.split(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
     let mut numbers = parts.map(|part| part.trim_matches('.')).filter(|part| part.contains('.'));
@@ -187,8 +187,8 @@ pub(super) fn version(text: &str) -> &str {
 /// The ratio of a peer in a scenario, of the distance of CPUs with most pairs, and that distance.
 pub(super) fn best<'a>(results: &'a [Findings], scenario: &str, peer: &str) -> Option<(Ratio, &'a str)> {
     let findings = results.iter().find(|findings| findings.scenario.name == scenario)?;
-    let own = findings.summary.iter().filter(|one| one.peer == peer);
-    let found = own.filter_map(|one| Some((one.to_base?, one.distance.as_str())));
+    let own_summaries = findings.summary.iter().filter(|row| row.peer == peer);
+    let found = own_summaries.filter_map(|row| Some((row.to_base?, row.distance.as_str())));
     found.max_by_key(|(ratio, _)| ratio.pairs)
 }
 
@@ -197,8 +197,8 @@ pub(super) fn each_value(Serde(results): Serde<Vec<Findings>>, scenario: &str) -
     let findings = results.iter().find(|findings| findings.scenario.name == scenario);
     let memory = findings.map_or(&[] as &[Memory], |findings| &findings.memory).iter();
     let mut sizes: Vec<f64> = memory
-        .filter(|one| one.peer == "fairway")
-        .map(|one| one.after_bytes.saturating_sub(one.before_bytes) as f64 / one.open.max(1) as f64)
+        .filter(|row| row.peer == "fairway")
+        .map(|row| row.after_bytes.saturating_sub(row.before_bytes) as f64 / row.open.max(1) as f64)
         .collect();
     sizes.sort_by(f64::total_cmp);
     sizes.get(sizes.len() / 2).copied().ok_or_else(|| Error::new(ErrorKind::UndefinedError, "no memory"))
@@ -235,7 +235,7 @@ pub(super) fn total(value: &Value) -> u64 {
     u64::try_from(value.clone()).unwrap_or_else(|_| parts().map(|part| total(&field(part))).sum())
 }
 
-/// What templates and declared goals may use besides the usual.
+/// Filters and functions for templates and goals, in addition to the built-in ones.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = number::environment();
     environment.add_filter("total", total);
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_say() {
+    fn versions_are_found_in_output_of_programs() {
         for (said, expected) in [
             ("nginx version: nginx/1.22.1", "1.22.1"),
             ("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/", "2.6.12"),

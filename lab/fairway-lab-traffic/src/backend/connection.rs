@@ -72,7 +72,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
             tracing::warn!("an answer was not delayed: {error}");
         }
         if *site.is_held.borrow() {
-            // An error means that the server is gone.
+            // Fails only if the server has stopped.
             _ = site.is_held.clone().wait_for(|is_held| !is_held).await;
         }
         output.clear();
@@ -105,15 +105,15 @@ struct Decision {
 
 impl Site {
     fn decide(&self, request: &Request<'_>, random: &mut fastrand::Rng) -> Decision {
-        let wanted = WantedResponse::from_target(request.target, self.options.size);
-        if !matches!(wanted, WantedResponse::Bytes(_)) {
+        let response = WantedResponse::from_target(request.target, self.options.size);
+        if !matches!(response, WantedResponse::Bytes(_)) {
             // Health checks are not part of the load.
-            return Decision { wanted_response: wanted, fault: Reaction::Answer(200), is_delayed: false };
+            return Decision { wanted_response: response, fault: Reaction::Answer(200), is_delayed: false };
         }
         if let (Some(id), Some(ids)) = (request.id, &self.ids) {
             ids.record_id(id);
         }
-        Decision { wanted_response: wanted, fault: self.options.faults.reaction(random), is_delayed: true }
+        Decision { wanted_response: response, fault: self.options.faults.reaction(random), is_delayed: true }
     }
 
     /// Writes the head and any text body; returns the number of body bytes still to send.
@@ -185,15 +185,15 @@ async fn drain_content<S: AsyncRead + AsyncWrite + Unpin>(
 
 /// Writes a head and this many body bytes; in one write if they are few.
 async fn send<S: AsyncWrite + Unpin>(stream: &mut S, output: &mut Vec<u8>, size: u64) -> std::io::Result<()> {
-    let mut left = size;
-    let first = left.min(PIECE as u64 / 2);
+    let mut bytes_left = size;
+    let first = bytes_left.min(PIECE as u64 / 2);
     output.extend_from_slice(&CONTENT[..first as usize]);
-    left -= first;
+    bytes_left -= first;
     stream.write_all(output).await?;
-    while left > 0 {
-        let chunk = left.min(PIECE as u64);
+    while bytes_left > 0 {
+        let chunk = bytes_left.min(PIECE as u64);
         stream.write_all(&CONTENT[..chunk as usize]).await?;
-        left -= chunk;
+        bytes_left -= chunk;
     }
     stream.flush().await
 }

@@ -126,7 +126,7 @@ fn block(fields: &[(u8, &str)], indexed: bool) -> Vec<u8> {
     for (index, value) in fields {
         match indexed {
             true => block.push(0x40 | index),
-            // A prefix of four bits, and the rest of the index in a byte of its own (§5.1).
+            // A prefix of four bits, and one byte for the rest of the index (§5.1).
             false => block.extend([0x0f, index - 15]),
         }
         block.push(value.len() as u8);

@@ -15,19 +15,19 @@ pub struct Options {
     /// Where to listen; several times for several. Port 0 is a free one.
     #[arg(long, default_value = "127.0.0.1:8080")]
     pub listen: Vec<SocketAddr>,
-    /// What answers say in X-Lab-Backend. X-Lab-Pod is the environment's POD_NAME.
+    /// Value of X-Lab-Backend in responses. X-Lab-Pod is the variable POD_NAME.
     #[arg(long, default_value = "backend")]
     pub name: String,
     /// The value of `X-Lab-Pod`; none when empty.
     #[arg(skip)]
     pub pod: String,
-    /// Bytes of an answer; targets may say otherwise: /1kb.bin, /1mb.bin, ?size=BYTES.
+    /// Bytes of a response, unless the target names a size: /1kb.bin, /1mb.bin, ?size=BYTES.
     #[arg(long, default_value_t = 1_024)]
     pub size: u64,
-    /// How long an answer takes, e.g. 5ms.
+    /// Delay of a response, e.g. 5ms.
     #[arg(long, default_value = "0s", value_parser = duration)]
     pub delay: Duration,
-    /// What goes wrong.
+    /// Injected failures.
     #[command(flatten)]
     pub faults: Faults,
     /// Threads.
@@ -36,7 +36,8 @@ pub struct Options {
     /// Speak TLS, with a certificate that the backend signs itself.
     #[arg(long)]
     pub tls: bool,
-    /// Speak HTTP/2 without TLS, with prior knowledge, and answer every call of gRPC at once with a message of 1 KiB.
+    /// Speak HTTP/2 without TLS, with prior knowledge, and respond to every gRPC call at once with a message of 1
+    /// KiB.
     #[arg(long = "grpc", action = ArgAction::SetTrue, value_parser = BoolValueParser::new().map(Spoken::grpc_or_http1))]
     #[arg(conflicts_with_all = ["size", "delay", "reset", "truncate", "statuses", "tls", "record"])]
     pub spoken: Spoken,
@@ -46,25 +47,25 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Those of the command, but on a free port.
+    /// The defaults of the command, on a free port.
     fn default() -> Self {
         let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
         Self { listen, ..Self::parse_from([""; 0]) }
     }
 }
 
-/// What a backend speaks. Most of the other options are HTTP/1's.
+/// The protocol of the backend. Most of the other options apply to HTTP/1 only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spoken {
-    /// HTTP/1.1, with TLS if that is wanted.
+    /// HTTP/1.1, optionally with TLS.
     #[default]
     Http1,
-    /// HTTP/2 without TLS, with prior knowledge. Every request is answered with 1 KiB.
+    /// HTTP/2 without TLS, with prior knowledge. Every response has 1 KiB.
     H2c,
-    /// gRPC over HTTP/2 without TLS. Every call is answered with the same message.
+    /// gRPC over HTTP/2 without TLS. Every call gets the same message.
     Grpc,
-    /// Datagrams, each of which is sent back.
+    /// Datagrams, which are echoed.
     Datagrams,
 }
 
@@ -74,21 +75,21 @@ impl Spoken {
     }
 }
 
-/// What goes wrong, as fractions of requests.
+/// Injected failures, as fractions of requests.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// The fraction of requests that is answered with a reset.
+    /// Fraction of requests that get a reset.
     #[arg(long, default_value_t = 0.0, value_parser = fraction)]
     pub reset: f64,
-    /// The fraction of answers that ends in the middle.
+    /// Fraction of responses that end in the middle.
     #[arg(long, default_value_t = 0.0, value_parser = fraction)]
     pub truncate: f64,
-    /// A status and the fraction of requests that is answered with it, e.g. 503:0.01; several times for several.
+    /// A status and the fraction of requests that get it, e.g. 503:0.01; repeatable.
     #[arg(long = "status", value_name = "CODE:RATE", value_parser = status)]
     pub statuses: Vec<(u16, f64)>,
 }
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reaction {
     Answer(u16),

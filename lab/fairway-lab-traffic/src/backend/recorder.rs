@@ -125,7 +125,7 @@ impl Ids {
 /// A connection to the collector.
 struct Wire {
     stream: TcpStream,
-    /// The number of requests of the collector, and of answered ones.
+    /// The number of requests of the collector, and of responses.
     requested: u64,
     heeded: u64,
 }

@@ -11,7 +11,7 @@ const NUMBERS: u64 = 1 << 28;
 /// The requests received by all backends of a run.
 #[derive(Default)]
 pub struct Register {
-    /// By run and thread: how often each number arrived.
+    /// How often each request number arrived, by run and thread.
     times: HashMap<(u64, u64), Vec<u8>>,
     totals: ReceivedTotals,
 }
@@ -21,7 +21,7 @@ pub struct Register {
 pub struct ReceivedTotals {
     /// Requests with an id.
     pub requests: u64,
-    /// Those with an id received before.
+    /// Requests whose id was received before.
     pub repeated: u64,
 }
 

@@ -49,7 +49,7 @@ mod tests {
     use crate::http1::Progress;
 
     #[test]
-    fn reads_what_a_backend_needs() {
+    fn a_request_is_parsed_as_far_as_a_backend_needs() {
         let bytes = b"POST /a?size=3 HTTP/1.1\r\nHost: x\r\nX-Lab-Id: 1-2\r\nContent-Length: 4\r\n\r\nbody";
         let request = Request::read(bytes).unwrap().unwrap();
         assert_eq!((request.target, request.id), ("/a?size=3", Some(&b"1-2"[..])));

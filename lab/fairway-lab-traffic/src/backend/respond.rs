@@ -1,16 +1,16 @@
-//! Answers: which target has which size, and the bytes of a head.
+//! Responses: the size for each target, and the bytes of a head.
 
 use std::io::Write;
 
-/// How large an answer may be, whatever a target asks for.
+/// Upper bound of a response's size, in bytes, whatever a target asks for.
 const MAX_RESPONSE_BYTES: u64 = 1 << 30;
 
-/// What a target asks for.
+/// The response that a target asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WantedResponse {
     /// Whether it lives.
     Health,
-    /// So many bytes.
+    /// Content of this many bytes.
     Bytes(u64),
 }
 
@@ -41,17 +41,17 @@ fn by_name(path: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Who answers.
+/// The backend's identity.
 pub(super) struct Identity {
     fields: Vec<u8>,
 }
 
-/// What an answer says before its content.
+/// Values of the headers of a response.
 pub(super) struct Head<'a> {
     pub(super) status: u16,
-    /// Of the content, bytes.
+    /// Length of the content, in bytes.
     pub(super) size: u64,
-    /// The id of the request, which is said again.
+    /// The id of the request, repeated in the response.
     pub(super) id: Option<&'a [u8]>,
     /// Whether the connection ends after it.
     pub(super) close: bool,
@@ -66,7 +66,7 @@ impl Identity {
         Self { fields }
     }
 
-    /// Adds the head of an answer to `out`.
+    /// Appends the head of a response to `out`.
     pub(super) fn head(&self, out: &mut Vec<u8>, head: &Head<'_>) {
         let Head { status, size, id, close } = *head;
         // Writing to memory cannot fail.
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_says_its_size() {
+    fn a_target_names_its_size() {
         for (target, size) in [
             ("/", 7),
             ("/0kb.bin", 0),

@@ -20,7 +20,7 @@ use super::options::{Options, Spoken};
 use super::recorder::Recorder;
 use super::respond::Identity;
 
-/// Content of an answer with HTTP/2.
+/// Content of an HTTP/2 response.
 const HTTP2_BYTES: usize = 1 << 10;
 
 /// A running backend. It ends with [`Server::end`].
@@ -139,7 +139,7 @@ fn run(sockets: Vec<Socket>, site: &Rc<Site>, tls: Option<&TlsAcceptor>, mut ove
                 tracing::error!("a listener of the backend cannot be used: {error}");
             }
         }
-        // An error says that the server is gone, which is an end too.
+        // Fails only if the server has stopped, which also ends this task.
         _ = over.wait_for(|is_over| *is_over).await;
     });
 }

@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_with_interim_heads_unknown_frames_and_trailers() {
+    fn a_response_is_read_with_interim_heads_unknown_frames_and_trailers() {
         let head = section(&[(":status", "200"), ("content-length", "5"), ("server", "x")]);
         let trailers = section(&[("grpc-status", "0")]);
         let plain = expected(|_| {});
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_whether_the_answer_is_the_expected_one() {
+    fn a_head_shows_whether_the_response_is_the_expected_one() {
         let length = |length: &str| ("content-length".to_owned(), length.to_owned());
         let strict = expected(|plan| plan.expect.header = Some(length("5")));
         let response = |status, length| {
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_has_another_length_than_announced_is_no_answer() {
+    fn a_truncated_response_or_one_of_another_length_is_an_error() {
         let head = section(&[(":status", "200"), ("content-length", "5")]);
         let whole = [&head[..], &frame(DATA, b"hello")].concat();
         let plain = expected(|_| {});
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_malformed() {
+    fn invalid_bytes_are_malformed() {
         let head = section(&[(":status", "200")]);
         let trailers = section(&[("a", "b")]);
         let plain = expected(|_| {});
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_stream_begins_with_settings_and_says_when_the_server_leaves() {
+    fn a_control_stream_starts_with_settings_and_announces_goaway() {
         let settings = frame(SETTINGS_FRAME, &[1, 0x40, 0x64, 7, 0]);
         let mut stream =
             control(&[&[0][..], &settings, &frame(0x21, b"grease"), &frame(GOAWAY, &[8])].concat()).unwrap();

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_reads_as_it_is_written_and_nothing_else_is_one() {
+    fn an_id_is_read_back_and_other_texts_are_none() {
         let id = Id { run: 0xfeed, thread: 2, number: 0x1f };
         assert_eq!(Id::parse(id.to_string().as_bytes()), Some(id));
         for text in ["", "a", "a-b", "a-b-", "a-b-c-d", "x-1-2", "1-2-10000000000000000"] {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_kept_in_whatever_order_they_end() {
+    fn outcomes_are_stored_in_any_order() {
         let mut fates = Fates::new(7, 1, 0.0);
         for (number, is_answered) in [(200, true), (3, false), (64, true), (129, false)] {
             fates.record(number, is_answered);
@@ -128,8 +128,10 @@ mod tests {
             more.record(number, true);
             fates.add(&more);
         }
-        let all: Vec<_> =
-            fates.finished_requests().map(|one| (one.id.thread, one.id.number, one.is_answered)).collect();
+        let all: Vec<_> = fates
+            .finished_requests()
+            .map(|request| (request.id.thread, request.id.number, request.is_answered))
+            .collect();
         assert_eq!(
             all,
             [(0, 3, true), (1, 3, false), (1, 64, true), (1, 129, false), (1, 200, true), (1, 201, true)]
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn posts_are_the_fraction_that_was_asked_for() {
+    fn posts_are_the_configured_fraction() {
         for (fraction, count) in [(0.0, 0), (0.05, 50), (0.5, 500), (1.0, 1_000)] {
             let posts = (1..=1_000).filter(|number| is_post(fraction, *number)).count();
             assert_eq!(posts, count, "{fraction}");

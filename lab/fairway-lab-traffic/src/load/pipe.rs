@@ -34,7 +34,7 @@ pub(super) struct Pipe {
 pub(super) struct Handle(pub(super) Rc<RefCell<Pipe>>);
 
 impl Pipe {
-    /// `said` holds bytes already read.
+    /// `said` contains bytes that were already read.
     pub(super) fn new(transport: Transport, opening: &[u8]) -> Self {
         let scratch = Scratch::holding(opening);
         let received = opening.len() as u64;
@@ -53,10 +53,10 @@ impl Pipe {
 
     fn read(&mut self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            let left = &self.scratch.bytes()[self.bytes_taken..];
-            if !left.is_empty() {
-                let count = left.len().min(buffer.remaining());
-                buffer.put_slice(&left[..count]);
+            let unread = &self.scratch.bytes()[self.bytes_taken..];
+            if !unread.is_empty() {
+                let count = unread.len().min(buffer.remaining());
+                buffer.put_slice(&unread[..count]);
                 self.bytes_taken += count;
                 return Poll::Ready(Ok(()));
             }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_empty_is_read_again_when_the_socket_has_moved() {
+    fn an_empty_read_is_repeated_when_the_socket_has_progressed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let transport = Transport::open(listener.local_addr().unwrap(), Type::STREAM, None).unwrap();
         let (mut peer, _) = listener.accept().unwrap();

@@ -160,7 +160,7 @@ pub enum Verify {
 /// When requests are due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// By a schedule, independent of earlier responses (open loop).
+    /// On a schedule, independent of earlier responses (open loop).
     Open {
         /// Requests per second, over all threads.
         rate: f64,
@@ -401,8 +401,9 @@ fn statuses(text: &str) -> anyhow::Result<RangeInclusive<u16>> {
 
 /// Parses a duration with its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let place = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(place);
+    let unit_start =
+        text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_start);
     let number: f64 =
         number.parse().map_err(|_| format!("{text:?} is no length of time, e.g. 30s or 500ms"))?;
     let factor = match unit {

@@ -78,8 +78,8 @@ fn probe_http3(plan: &Plan, address: SocketAddr, deadline: Instant) -> anyhow::R
     Ok(())
 }
 
-fn timed_out(plan: &Plan, address: SocketAddr, what: &str) -> anyhow::Error {
-    anyhow!("{address}: {what} ({} ms; see --timeout)", plan.bounds.timeout.as_millis())
+fn timed_out(plan: &Plan, address: SocketAddr, action: &str) -> anyhow::Error {
+    anyhow!("{address}: {action} ({} ms; see --timeout)", plan.bounds.timeout.as_millis())
 }
 
 fn failure(plan: &Plan, address: SocketAddr, class: Class, why: &str) -> anyhow::Error {

@@ -158,12 +158,12 @@ fn push_integer(out: &mut Vec<u8>, flags: u8, bits: u32, number: usize) {
         return;
     }
     out.push(flags | mask);
-    let mut left = number - usize::from(mask);
-    while left >= 0x80 {
-        out.push((left & 0x7f) as u8 | 0x80);
-        left >>= 7;
+    let mut remaining = number - usize::from(mask);
+    while remaining >= 0x80 {
+        out.push((remaining & 0x7f) as u8 | 0x80);
+        remaining >>= 7;
     }
-    out.push(left as u8);
+    out.push(remaining as u8);
 }
 
 /// Appends a string in its shorter form.
@@ -283,7 +283,7 @@ mod huffman {
         }
 
         #[test]
-        fn every_symbol_comes_back_and_wrong_padding_does_not() {
+        fn every_symbol_is_decoded_and_wrong_padding_refused() {
             for symbol in 0..=u8::MAX {
                 let (text, mut out) = ([symbol; 3], Vec::new());
                 encode(&text, &mut out);
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_found_again() {
+    fn encoded_fields_are_decoded() {
         let fields = [
             (":method", "GET"),
             (":path", "/kilobyte"),
@@ -351,9 +351,9 @@ mod tests {
         for (name, value) in fields {
             push(&mut section, name, value);
         }
-        let mut left = fields.iter();
+        let mut unchecked = fields.iter();
         read(&section, |name, value| {
-            let expected = left.next().expect("no more fields than were written");
+            let expected = unchecked.next().expect("no more fields than were written");
             assert!(
                 Needle::new(expected.0).matches(name) && Needle::new(expected.1).matches(value),
                 "{expected:?}"
@@ -361,7 +361,7 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        assert!(left.next().is_none());
+        assert!(unchecked.next().is_none());
     }
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_section_is_malformed() {
+    fn invalid_sections_are_malformed() {
         let cases: [(&str, &[u8]); 8] = [
             ("no prefix", &[]),
             ("half of a prefix", &[0]),

@@ -264,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_length_ends_with_the_stream() {
+    fn a_response_without_a_length_ends_with_the_stream() {
         let (reader, progress) = read_whole(b"HTTP/1.1 200 OK\r\n\r\nsome");
         assert_eq!(progress, Ok(Progress::More));
         assert!(reader.is_complete_at_end() && reader.head().close);
     }
 
     #[test]
-    fn a_head_says_whether_the_connection_stays_and_whether_the_route_is_right() {
+    fn a_head_shows_whether_the_connection_persists_and_the_route_is_right() {
         let (reader, _) = read_whole(
             b"HTTP/1.1 503 Busy\r\nConnection: x, Close\r\nX-Route: a\r\nContent-Length: 0\r\n\r\n",
         );
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_malformed() {
+    fn invalid_bytes_are_malformed() {
         for answer in [
             "SSH-2.0-x\r\n",
             "HTTP/2.0 200 OK\r\n\r\n",

@@ -25,7 +25,8 @@ impl Schedule {
     pub(super) fn new(plan: &Plan, index: usize, threads: usize) -> Self {
         let (index, threads) = (index as u64, threads as u64);
         let all = plan.bounds.requests.unwrap_or(u64::MAX);
-        let left = if all == u64::MAX { all } else { all / threads + u64::from(index < all % threads) };
+        let requests_left =
+            if all == u64::MAX { all } else { all / threads + u64::from(index < all % threads) };
         let end = plan
             .bounds
             .duration
@@ -39,7 +40,7 @@ impl Schedule {
             }
             Pace::Closed => Gaps::None,
         };
-        let mut schedule = Self { gaps, next: 0, remaining: left, end };
+        let mut schedule = Self { gaps, next: 0, remaining: requests_left, end };
         schedule.next = schedule.gaps.first();
         schedule
     }

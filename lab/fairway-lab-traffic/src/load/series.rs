@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_that_gets_long_doubles_its_pieces_and_loses_nothing() {
+    fn a_long_series_doubles_its_intervals_and_loses_nothing() {
         let mut series = Series::new(1_000_000_000);
         for second in 0..10_000_u64 {
             series.due(second * 1_000_000_000);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_has_the_percentiles_of_its_answers_however_slow_they_are() {
+    fn an_interval_has_the_percentiles_of_its_responses() {
         let mut series = Series::new(1_000_000_000);
         for request in 1..=100_u64 {
             series.due(0);

@@ -31,7 +31,7 @@ pub(super) struct ThreadStatus {
     pub(super) in_flight: AtomicU64,
     /// Every request of this thread has ended.
     pub(super) finished: AtomicBool,
-    /// Number of cuts this thread has answered, and the counts of the last one.
+    /// Number of cuts that this thread has served, and its counts at the last one.
     cuts: AtomicU32,
     handed_over: Mutex<Option<Tally>>,
 }
@@ -104,7 +104,7 @@ impl WorkerShared {
         self.cuts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a thread has yet to answer the latest cut.
+    /// Whether a thread has not served the latest cut yet.
     pub(super) fn is_asked(&self, thread: usize) -> bool {
         self.threads[thread].cuts.load(Ordering::Relaxed) != self.cuts.load(Ordering::Relaxed)
     }

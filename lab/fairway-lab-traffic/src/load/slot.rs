@@ -112,17 +112,17 @@ impl Slot {
             State::Closed => Ok(()),
             State::Opening(opening) if !opening.is_connected => Ok(()),
             State::Opening(Opening { transport, .. }) | State::Http1(Http1 { transport, .. }) => {
-                let wanted = wants(transport);
-                change(poller, transport, token, &mut self.interest, wanted)
+                let interest = wants(transport);
+                change(poller, transport, token, &mut self.interest, interest)
             }
             State::Http2(http2) => {
                 let pipe = http2.pipe.borrow();
-                let wanted = wants(&pipe.transport);
-                change(poller, &pipe.transport, token, &mut self.interest, wanted)
+                let interest = wants(&pipe.transport);
+                change(poller, &pipe.transport, token, &mut self.interest, interest)
             }
             State::Http3(http3) => {
-                let wanted = if http3.quic.wants_write() { Interest::ReadAndWrite } else { Interest::Read };
-                change(poller, &http3.quic, token, &mut self.interest, wanted)
+                let interest = if http3.quic.wants_write() { Interest::ReadAndWrite } else { Interest::Read };
+                change(poller, &http3.quic, token, &mut self.interest, interest)
             }
         }
     }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_is_reset_before_anybody_looked_was_reset_while_it_was_made() {
+    fn a_reset_before_the_first_read_counts_as_reset_while_connecting() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let transport = Transport::open(listener.local_addr().unwrap(), Type::STREAM, None).unwrap();
         let (stream, _) = listener.accept().unwrap();

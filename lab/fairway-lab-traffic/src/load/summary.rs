@@ -12,7 +12,7 @@ use super::plan::{Pace, Plan, Protocol};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     AsPlanned,
-    /// By Ctrl-C.
+    /// Interrupted by Ctrl-C.
     Interrupted,
 }
 
@@ -111,7 +111,7 @@ impl Summary<'_> {
 
     fn errors(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors = &self.outcome.load.errors;
-        let sum = |wanted: &[Class]| -> u64 { wanted.iter().filter_map(|class| errors.get(class)).sum() };
+        let sum = |sum_of: &[Class]| -> u64 { sum_of.iter().filter_map(|class| errors.get(class)).sum() };
         let connect = sum(&[Class::ConnectRefused, Class::ConnectReset, Class::ConnectOther, Class::Tls]);
         let read = sum(&[Class::ReadReset, Class::ReadEof, Class::Truncated, Class::Malformed]);
         let timeout =

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_allowed_and_strangers_only_when_confirmed() {
+    fn loopback_is_allowed_and_other_addresses_only_when_confirmed() {
         assert!(is_allowed("127.3.2.1:80", false, false));
         assert!(is_allowed("[::1]:80", false, false));
         assert!(is_allowed("[::ffff:127.0.0.1]:80", false, false));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_that_is_not_allowed_is_enough() {
+    fn a_single_forbidden_address_suffices() {
         let addresses = ["127.0.0.1:80".parse().unwrap(), "192.0.2.1:80".parse().unwrap()];
         assert!(allow_from(&addresses, false, false).unwrap_err().to_string().contains("192.0.2.1"));
     }

@@ -45,7 +45,7 @@ pub(super) struct Witness {
     /// Verifies certificates; without it any certificate is accepted.
     roots: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
-    /// If false, no sessions are kept: every handshake is full, and no group of an earlier one is known.
+    /// If false, no sessions are stored: every handshake is full, and no key exchange group is remembered.
     resumption: bool,
     tickets: Mutex<VecDeque<Tls13ClientSessionValue>>,
     sessions: ClientSessionMemoryCache,
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_cipher_suite_is_chosen_by_either_name_and_an_unknown_one_is_refused() {
-        let chosen = |name: &str| {
+        let choose = |name: &str| {
             let plan = TlsPlan { ciphers: vec![name.to_owned()], ..TlsPlan::default() };
             provider(&plan).map(|provider| iana(provider.cipher_suites[0].suite()))
         };
@@ -340,9 +340,9 @@ mod tests {
             ("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
             ("tls_aes_256_gcm_sha384", "TLS_AES_256_GCM_SHA384"),
         ] {
-            assert_eq!(chosen(name).unwrap(), expected);
+            assert_eq!(choose(name).unwrap(), expected);
         }
-        let error = chosen("RC4-MD5").unwrap_err().to_string();
+        let error = choose("RC4-MD5").unwrap_err().to_string();
         assert!(error.contains("RC4-MD5") && error.contains("TLS_AES_128_GCM_SHA256"), "{error}");
     }
 

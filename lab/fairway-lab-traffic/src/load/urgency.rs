@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_thread_that_keeps_a_modest_rate_goes_first() {
+    fn only_a_thread_with_a_modest_rate_gets_priority() {
         let usual = std::thread::spawn(|| thread_schedule_policy().unwrap()).join().unwrap();
         assert_eq!(policy_of(Pace::Closed), usual);
         assert_eq!(policy_of(Pace::Open { rate: 100_000.0, poisson: false }), usual);
@@ -60,7 +60,7 @@ mod tests {
         let may = std::thread::spawn(move || {
             set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, first).is_ok()
         });
-        let wanted = if may.join().unwrap() { first } else { usual };
-        assert_eq!(policy_of(Pace::Open { rate: 5_000.0, poisson: false }), wanted);
+        let expected = if may.join().unwrap() { first } else { usual };
+        assert_eq!(policy_of(Pace::Open { rate: 5_000.0, poisson: false }), expected);
     }
 }

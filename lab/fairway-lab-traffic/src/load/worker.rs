@@ -321,15 +321,15 @@ impl Worker {
     /// Opens as many connections as requests are waiting; before the first request, all of them.
     fn open_what_is_needed(&mut self) {
         if let Phase::Opening { untried } = self.phase {
-            let mut left = untried;
-            while left > 0 && self.queues.opening < OPENING_AT_A_TIME {
+            let mut to_open = untried;
+            while to_open > 0 && self.queues.opening < OPENING_AT_A_TIME {
                 // Failed slots precede the ones not tried yet.
                 let Some(index) = self.queues.closed.first().copied() else { break };
                 self.queues.closed.remove(0);
-                left -= 1;
+                to_open -= 1;
                 self.open(index);
             }
-            self.phase = Phase::Opening { untried: left };
+            self.phase = Phase::Opening { untried: to_open };
             return;
         }
         while self.queues.line.len() > self.queues.opening {

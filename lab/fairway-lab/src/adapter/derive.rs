@@ -145,8 +145,8 @@ fn belongs(slice: &EndpointSlice, service: &str) -> bool {
     label.map(String::as_str) == Some(service)
 }
 
-fn same_name(one: Option<&str>, other: Option<&str>) -> bool {
-    one.unwrap_or_default() == other.unwrap_or_default()
+fn same_name(left: Option<&str>, right: Option<&str>) -> bool {
+    left.unwrap_or_default() == right.unwrap_or_default()
 }
 
 /// Assigns certificates to hosts; a host whose Secret is missing is served over plain HTTP.

@@ -61,7 +61,7 @@ fn only_ingresses_of_the_class_are_served() {
 }
 
 #[test]
-fn a_host_whose_secret_is_missing_is_served_without_tls() {
+fn a_host_with_a_missing_secret_is_served_without_tls() {
     let mut objects = objects(&json!({}));
     assert_eq!(derive_desired_state(&objects, "lab").certificates["certificate"].chain, "chain");
     objects.secrets.clear();

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 /// Everything that a proxy is to serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DesiredState {
-    /// By host name.
+    /// Hosts by name.
     pub hosts: BTreeMap<String, Host>,
     /// Ready endpoints in order, by the backend name used in rules.
     pub backends: BTreeMap<String, Vec<SocketAddr>>,
-    /// By the name that hosts use.
+    /// Backends by the name that hosts refer to.
     pub certificates: BTreeMap<String, Certificate>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Host {
 /// A rule for the requests of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
-    /// Which requests.
+    /// The matching requests.
     pub path: PathMatch,
     /// The action.
     pub action: Action,
@@ -48,7 +48,7 @@ pub(crate) enum PathMatch {
 /// The action for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// It goes to a backend.
+    /// Requests go to a backend.
     Forward {
         /// Its name.
         backend: String,

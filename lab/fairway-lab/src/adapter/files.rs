@@ -10,10 +10,10 @@ use anyhow::Context;
 use crate::adapter::desired::DesiredState;
 use crate::adapter::frame::Frame;
 
-/// Writes a file that only its owner reads.
+/// Writes a file that only its owner can read.
 ///
 /// # Errors
-/// The folder cannot be made, or the file not be written.
+/// The folder cannot be created, or the file cannot be written.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let folder = path.parent().context("a file without a folder")?;
     fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;

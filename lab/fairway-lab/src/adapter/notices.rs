@@ -18,12 +18,12 @@ impl Notices {
 
     /// Listens in a folder.
     pub(crate) fn listen(folder: &Path) -> anyhow::Result<Self> {
-        let place = folder.join("notify.sock");
+        let path = folder.join("notify.sock");
         // A socket left by an earlier adapter.
-        _ = std::fs::remove_file(&place);
-        let socket = UnixDatagram::bind(&place)
-            .with_context(|| format!("listen for notices at {}", place.display()))?;
-        Ok(Self { socket, path: place })
+        _ = std::fs::remove_file(&path);
+        let socket =
+            UnixDatagram::bind(&path).with_context(|| format!("listen for notices at {}", path.display()))?;
+        Ok(Self { socket, path })
     }
 
     /// The socket for notifications.
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_readiness_that_comes_after_the_question_counts() {
+    fn only_readiness_after_the_query_counts() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let folder = tempfile::tempdir().unwrap();

@@ -35,10 +35,10 @@ impl Process {
         self.child.stderr.take()
     }
 
-    /// Sends it a signal.
+    /// Sends the process a signal.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), signal)
             .with_context(|| format!("send a signal to {}", self.name))
@@ -102,7 +102,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// A proxy never outlives who started it.
+    /// The proxy ends with its parent process.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
             _ = self.child.wait();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_noticed_and_says_why() {
+    fn an_exit_is_noticed_with_its_status() {
         run(async {
             let mut process = waits();
             process.signal(Signal::TERM).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_dies_while_it_is_waited_for_is_noticed_at_once_with_its_last_lines() {
+    fn a_proxy_that_dies_during_a_wait_is_reported_with_its_last_lines() {
         run(async {
             let mut command = Command::new("sh");
             command.args(["-c", "echo one >&2; echo 'no such directive: frnt-end' >&2; exit 3"]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_fails_because_the_proxy_ends_says_how_it_ended() {
+    fn work_that_fails_with_the_proxy_reports_its_exit() {
         run(async {
             let mut command = Command::new("sh");
             command.args(["-c", "echo 'address already in use' >&2; exit 1"]);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_in_time_is_killed() {
+    fn a_process_that_does_not_end_in_time_is_killed() {
         run(async {
             let mut process = waits();
             process.end_within(Duration::ZERO).await.unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_missing_is_named() {
+    fn a_missing_program_is_named() {
         let error = Process::spawn(&mut Command::new("no-such-proxy")).err().unwrap();
         assert!(error.to_string().contains("no-such-proxy"), "{error}");
     }

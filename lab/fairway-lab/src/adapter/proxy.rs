@@ -8,7 +8,7 @@ use crate::adapter::haproxy::Haproxy;
 use crate::adapter::nginx::Nginx;
 use crate::adapter::process::Process;
 
-/// Which proxy.
+/// The kind of proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// A new configuration and a reload for each change.
@@ -40,7 +40,7 @@ impl Proxy {
         })
     }
 
-    /// Makes it serve something else.
+    /// Applies a new configuration.
     pub(crate) async fn apply(&mut self, desired: &DesiredState) -> anyhow::Result<()> {
         match self {
             Self::Nginx(nginx) => nginx.apply(desired).await,
@@ -55,7 +55,7 @@ impl Proxy {
         self.process().wait_for_exit().await
     }
 
-    /// Ends it as its controller does.
+    /// Stops the proxy in the way its controller does.
     pub(crate) async fn drain(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Nginx(nginx) => nginx.drain().await,

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_ends_the_waiting_with_what_it_said() {
+    fn a_failure_line_ends_the_wait_with_its_text() {
         with_script_output("echo '[emerg] unknown directive' >&2; echo start >&2", async |mut words| {
             let error = words.until_or("start", "[emerg]").await.unwrap_err();
             assert!(error.to_string().contains("unknown directive"), "{error}");

@@ -123,9 +123,9 @@ fn envoy_takes_changes() {
 fn death(kind: Kind, named: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let frame = Frame {
-        listen: Listen { http: taken.local_addr().unwrap(), https: free() },
+        listen: Listen { http: bound.local_addr().unwrap(), https: free() },
         workers: Some(1),
         settings: Settings::Recommended,
         folder: folder.path().to_owned(),
@@ -142,12 +142,12 @@ fn death(kind: Kind, named: &str) {
 
 #[test]
 #[ignore = "needs HAProxy"]
-fn haproxy_that_dies_at_its_start_is_noticed_at_once() {
+fn haproxy_dying_at_its_start_is_noticed_at_once() {
     death(Kind::Haproxy, "cannot bind");
 }
 
 #[test]
 #[ignore = "needs Caddy"]
-fn caddy_that_dies_at_its_start_is_noticed_at_once() {
+fn caddy_dying_at_its_start_is_noticed_at_once() {
     death(Kind::Caddy, "address already in use");
 }

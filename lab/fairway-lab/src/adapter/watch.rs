@@ -1,4 +1,4 @@
-//! The objects of a namespace, kept up to date by watches, and word of every change of them.
+//! The objects of a namespace, kept up to date by watches, with a notification of every change.
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -75,7 +75,7 @@ impl Cluster {
         .await
     }
 
-    /// The address of the only node, at which pods reach what runs on it.
+    /// The address of the only node, at which pods reach processes of the node.
     ///
     /// # Errors
     /// There is no node, more than one, or it has no address.

@@ -29,8 +29,8 @@ impl Cluster {
             let api = self.api_of(object).await?;
             let mut labelled = object.clone();
             labelled["metadata"]["labels"][OWNED] = json!("true");
-            let place = object["metadata"]["name"].as_str().context("an object without a name")?;
-            api.patch(place, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&labelled))
+            let object_name = object["metadata"]["name"].as_str().context("an object without a name")?;
+            api.patch(object_name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&labelled))
                 .await
                 .with_context(|| format!("apply {name}"))?;
         }
@@ -44,8 +44,8 @@ impl Cluster {
     pub async fn remove(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
             let api = self.api_of(object).await?;
-            let place = object["metadata"]["name"].as_str().context("an object without a name")?;
-            match api.delete(place, &DeleteParams::background()).await {
+            let name = object["metadata"]["name"].as_str().context("an object without a name")?;
+            match api.delete(name, &DeleteParams::background()).await {
                 Err(error) if !is_gone(&error) => {
                     return Err(error).with_context(|| format!("remove {}", title(object)));
                 }
@@ -63,8 +63,9 @@ impl Cluster {
     pub async fn replace(&self, before: &[Value], after: &[Value]) -> anyhow::Result<()> {
         self.apply(after).await?;
         let titles: BTreeSet<_> = after.iter().map(title).collect();
-        let left: Vec<_> = before.iter().filter(|object| !titles.contains(&title(object))).cloned().collect();
-        self.remove(&left).await
+        let removed: Vec<_> =
+            before.iter().filter(|object| !titles.contains(&title(object))).cloned().collect();
+        self.remove(&removed).await
     }
 
     /// Sets the number of replicas without waiting.
@@ -90,7 +91,8 @@ impl Cluster {
             .list(&ListParams::default())
             .await
             .with_context(|| format!("list Deployments of {namespace}"))?;
-        let replicas = |one: &Deployment| one.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let replicas =
+            |replicas_of: &Deployment| replicas_of.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         Ok(all
             .items
             .iter()
@@ -136,15 +138,15 @@ impl Cluster {
     /// The API server refuses.
     pub async fn read(&self, object: &Value) -> anyhow::Result<Option<Value>> {
         let api = self.api_of(object).await?;
-        let place = object["metadata"]["name"].as_str().context("an object without a name")?;
-        let found = api.get_opt(place).await.with_context(|| format!("read {}", title(object)))?;
+        let name = object["metadata"]["name"].as_str().context("an object without a name")?;
+        let found = api.get_opt(name).await.with_context(|| format!("read {}", title(object)))?;
         found.map(|found| serde_json::to_value(found).context("an object is no JSON")).transpose()
     }
 
-    /// Waits until a namespace is gone with all that was in it.
+    /// Waits until a namespace and its contents are removed.
     ///
     /// # Errors
-    /// It is still there after a while.
+    /// The namespace still exists after the timeout.
     pub(crate) async fn without_namespace(&self, name: &str) -> anyhow::Result<()> {
         wait::until(&format!("namespace {name} is gone"), async || {
             Ok((!self.has_namespace(name).await?).then_some(()))
@@ -170,8 +172,8 @@ impl Cluster {
         if let Some(known) = self.kinds.lock().await.get(&kind) {
             return Ok(known.clone());
         }
-        let what = format!("the API server serves {}/{} {}", kind.group, kind.version, kind.kind);
-        let found = wait::until(&what, async || {
+        let condition = format!("the API server serves {}/{} {}", kind.group, kind.version, kind.kind);
+        let found = wait::until(&condition, async || {
             let (resource, capabilities) = pinned_kind(&self.client, &kind).await?;
             Ok(Some((resource, matches!(capabilities.scope, Scope::Namespaced))))
         })

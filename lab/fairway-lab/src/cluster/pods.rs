@@ -17,7 +17,7 @@ pub struct ProxyPod {
     pub name: String,
     /// Its uid, which may be part of cgroup names.
     pub uid: String,
-    /// Its address, once it has one.
+    /// Its address, if it has one yet.
     pub address: Option<IpAddr>,
     /// The node it runs on, once it has one.
     pub node: Option<String>,
@@ -67,8 +67,8 @@ impl Cluster {
     /// It does not get there.
     pub async fn wait_until_settled(&self, namespace: &str, deployment: &str) -> anyhow::Result<()> {
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
-        let what = format!("Deployment {namespace}/{deployment} has its pods");
-        wait::until(&what, async || Ok(is_settled(&api.get(deployment).await?).then_some(()))).await
+        let condition = format!("Deployment {namespace}/{deployment} has its pods");
+        wait::until(&condition, async || Ok(is_settled(&api.get(deployment).await?).then_some(()))).await
     }
 
     /// The same for a new Deployment; fails at once, with the container's last lines, if a container keeps crashing.
@@ -78,8 +78,8 @@ impl Cluster {
     pub async fn wait_until_started(&self, namespace: &str, deployment: &str) -> anyhow::Result<()> {
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let what = format!("Deployment {namespace}/{deployment} has its pods");
-        let started = wait::until(&what, async || {
+        let condition = format!("Deployment {namespace}/{deployment} has its pods");
+        let started = wait::until(&condition, async || {
             if is_settled(&api.get(deployment).await?) {
                 return Ok(Some(Ok(())));
             }
@@ -113,13 +113,14 @@ impl Cluster {
             .with_context(|| format!("remove the pods of {namespace}"))
     }
 
-    /// Waits until a Deployment's pods are gone, those that are still ending too.
+    /// Waits until all pods of a Deployment have ended.
     ///
     /// # Errors
-    /// They stay.
+    /// Some still exist after the timeout.
     pub async fn vacant(&self, namespace: &str, selector: &str) -> anyhow::Result<()> {
-        let what = format!("the pods of {namespace} with {selector} are gone");
-        wait::until(&what, async || Ok(self.pods(namespace, selector).await?.is_empty().then_some(()))).await
+        let condition = format!("the pods of {namespace} with {selector} are gone");
+        wait::until(&condition, async || Ok(self.pods(namespace, selector).await?.is_empty().then_some(())))
+            .await
     }
 }
 
@@ -138,12 +139,12 @@ fn dying(pod: &Pod) -> Option<(String, String)> {
 const LOG_TAIL_LINES: i64 = 5;
 
 fn is_settled(deployment: &Deployment) -> bool {
-    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let Some(status) = &deployment.status else { return false };
     status.observed_generation == deployment.metadata.generation
-        && status.replicas.unwrap_or(0) == wanted
-        && status.updated_replicas.unwrap_or(0) == wanted
-        && status.ready_replicas.unwrap_or(0) == wanted
+        && status.replicas.unwrap_or(0) == replicas
+        && status.updated_replicas.unwrap_or(0) == replicas
+        && status.ready_replicas.unwrap_or(0) == replicas
 }
 
 #[cfg(test)]
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_that_dies_again_and_again_is_named_and_one_that_starts_is_not() {
+    fn a_container_that_crashes_repeatedly_is_named_and_a_starting_one_is_not() {
         let pod = |state: serde_json::Value| -> Pod {
             let container = |name: &str, state: &serde_json::Value| {
                 let mut container = json!({"name": name, "image": "", "imageID": "", "ready": false});

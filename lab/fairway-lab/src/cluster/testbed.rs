@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
-/// A testbed that is up. [`Testbed::down`] ends it; a run calls that however it ends.
+/// A running testbed. Every run stops it with [`Testbed::down`], even after an error.
 pub struct Testbed {
     command: PathBuf,
     name: String,

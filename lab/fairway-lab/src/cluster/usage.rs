@@ -61,7 +61,7 @@ fn counters(text: &str, namespace: &str) -> Vec<Sample> {
         .map(|(pod, (cpu_s, at_s))| Sample {
             at_s,
             cpu_s,
-            // A working set is far below what a float holds exactly.
+            // A working set is small enough for a float to be exact.
             memory_bytes: memory.get(&pod).map(|(bytes, _)| *bytes as u64),
             pod,
         })
@@ -97,7 +97,7 @@ resource_scrape_error 0
 ";
 
     #[test]
-    fn a_kubelets_counters_are_those_of_the_namespaces_pods_at_their_own_time() {
+    fn counters_of_a_kubelet_are_summed_for_the_pods_at_their_own_time() {
         let expected = Sample {
             pod: "a".to_owned(),
             at_s: 1_795_259_711.217,

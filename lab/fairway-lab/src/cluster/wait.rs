@@ -16,8 +16,8 @@ pub(super) async fn until<T>(
     let end = Instant::now() + WAIT_TIMEOUT;
     loop {
         // A single failure is ignored: the API server may be restarting.
-        let seen = condition().await;
-        match seen {
+        let outcome = condition().await;
+        match outcome {
             Ok(Some(found)) => return Ok(found),
             Err(error) if Instant::now() > end => {
                 return Err(error.context(format!("waited {} s until {what}", WAIT_TIMEOUT.as_secs())));

@@ -25,13 +25,13 @@ const FOLDER: &str = "/run/lab";
 
 /// A proxy under the adapter, in one of its releases.
 pub(super) struct AdaptedPeer {
-    /// That of its shape, with `@` and the release unless it is the current one.
+    /// The name of its proxy, with `@` and the release unless it is the current one.
     name: String,
     release: Release,
     shape: &'static Shape,
 }
 
-/// What is the same for every release of a proxy.
+/// Properties that all releases of a proxy share.
 pub(super) struct Shape {
     /// The program too, and the word of `fairway-lab adapter`.
     name: &'static str,
@@ -39,16 +39,16 @@ pub(super) struct Shape {
     stands_for: &'static str,
     /// After the version in its title.
     way: &'static str,
-    /// What the adapter does, and whose behaviour that is: for the report.
+    /// Describes for the report how the adapter applies changes, and which controller does the same.
     behaviour: &'static str,
     /// The grace period of its controllers' pods, seconds.
     grace_s: u32,
     render: fn(&Frame, &DesiredState) -> Vec<NamedText>,
 }
 
-/// Those that run when none is named.
+/// The peers that run by default.
 pub(super) const DEFAULT: [&Shape; 4] = [&NGINX, &HAPROXY, &ENVOY, &CADDY];
-/// Those with more than one release.
+/// Proxies with more than one release.
 pub(super) const RELEASED: [&str; 3] = ["nginx", "haproxy", "caddy"];
 
 const NGINX: Shape = Shape {
@@ -122,7 +122,7 @@ const CADDY: Shape = Shape {
         2.6 gives up what waits for another try when a configuration is loaded), HTTP/1.1 and 2, no gzip of its own towards backends, GOMAXPROCS as many as workers were asked for. Defaults: \
         a random endpoint, one try, 32 idle connections for each endpoint, HTTP/3 offered, a thread for each CPU. The \
         access log is off in both, as Caddy comes.",
-    // The chart of Caddy's ingress controller says none, and this is Kubernetes' own.
+    // The chart of Caddy's ingress controller sets none; this is the default of Kubernetes.
     grace_s: 30,
     render: |frame, desired| {
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 2019));
@@ -167,9 +167,9 @@ impl Peer for AdaptedPeer {
         let shape = self.shape;
         let found = find(artifacts, shape.name, &self.release)?;
         let version = found.version()?;
-        let place = format!("/usr/sbin/{}", shape.name);
+        let program = format!("/usr/sbin/{}", shape.name);
         let contents =
-            [(artifacts.laboratory.as_path(), "/usr/bin/fairway-lab"), (found.path(), place.as_str())];
+            [(artifacts.laboratory.as_path(), "/usr/bin/fairway-lab"), (found.path(), program.as_str())];
         let archive = programs::pack(artifacts, &self.name, &contents, found.root())?;
         let shown = |settings| (shape.render)(&sample_frame(settings), &sample());
         let conduct =

@@ -1,13 +1,13 @@
-//! Where the programs and images of peers are. Makes none of them.
+//! Paths of the programs and images of peers. Builds none of them.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Where the programs and images of peers are, and where they are made.
+/// Folders for programs and images of peers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Artifacts {
-    /// Kept between runs: binaries, wheels, built tools.
+    /// Cached between runs: binaries, wheels, built tools.
     pub cache: PathBuf,
     /// This run's own folder for image archives and configurations.
     pub folder: PathBuf,

@@ -1,5 +1,5 @@
-//! Contour as its own example manifests install it, built from its Go module, with the Envoy of the wheel. The manifests
-//! are read from the module; what is changed is said where it is done. Routes are HTTPProxies.
+//! Contour as its example manifests install it, built from its Go module, with the Envoy of the wheel. The manifests
+//! are read from the module; comments mark each change. Routes are HTTPProxies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -109,10 +109,9 @@ impl Peer for Contour {
     }
 }
 
-/// Contour's configuration file: that of its examples; recommended, without access log and without Envoy's built-in
-/// limit of 1,024 connections to a Service, and with a client that may write as often as the API server lets it: by
-/// default Contour writes 20 statuses a second, and what is written (two for each route) holds up the routes that come
-/// after it, 5 s for each hundred.
+/// Contour's configuration file, from its examples. Recommended settings turn off the access log and Envoy's built-in
+/// limit of 1,024 connections to a Service, and remove the rate limit of the Kubernetes client: by default Contour
+/// writes 20 statuses a second, two for each route, and later routes wait, 5 s for each hundred.
 fn configuration(settings: Settings) -> &'static str {
     match settings {
         Settings::Defaults => "disablePermitInsecure: false\naccesslog-format: envoy\n",
@@ -154,7 +153,7 @@ fn adopt(object: &mut Value, placement: &Placement) -> anyhow::Result<()> {
         Some("ClusterRole" | "ClusterRoleBinding") => rename_cluster_wide(object),
         Some("Job") => set_image(&mut object["spec"]["template"]["spec"]),
         Some("Deployment") => {
-            // Two replicas only make the control plane outlive a node, and there is one node.
+            // A second replica would only protect the control plane from the loss of a node, and there is one node.
             object["spec"]["replicas"] = json!(1);
             let template = &mut object["spec"]["template"];
             // Contour reads its file once: other settings are another pod.
@@ -205,7 +204,7 @@ fn set_image(pod: &mut Value) {
             container["image"] = json!(programs::image(NAME));
         }
     }
-    // What the module's Go client would write for no init containers.
+    // The module's Go client writes `null` if there are no init containers.
     if pod["initContainers"].is_null()
         && let Some(pod) = pod.as_object_mut()
     {
@@ -289,7 +288,7 @@ fn forward(placement: &Placement, route: &Route, prefix: &str) -> Value {
     forward
 }
 
-/// `requestRedirectPolicy` wants a location in pieces.
+/// `requestRedirectPolicy` takes the parts of a location.
 fn redirect(to: &str) -> Value {
     let (scheme, rest) = to.split_once("://").unwrap_or(("", to));
     let (authority, path) = rest.find('/').map_or((rest, "/"), |slash| rest.split_at(slash));

@@ -102,8 +102,8 @@ impl Peer for DescribedPeer {
         Ok(Vec::new())
     }
 
-    /// Ingresses with the annotations of ingress-nginx, which most controllers know. Another header needs more than an
-    /// annotation there, so that change says nothing.
+    /// Ingresses with the annotations of ingress-nginx, which most controllers know. A response header needs more
+    /// than an annotation there, so that change is left out.
     fn route(&self, _placement: &Placement, route: &Route) -> Vec<Value> {
         let mut annotations = json!({ format!("{PREFIX}/ssl-redirect"): "false" });
         let mut path = "/".to_owned();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_unknown_is_named() {
+    fn missing_and_unknown_keys_are_named() {
         for (text, part) in [
             ("name=a,class=b", "address=... is missing"),
             ("name=a,class=b,address=here", "\"here\" is no IP address"),

@@ -9,7 +9,7 @@ pub struct Existing {
     pub address: IpAddr,
     /// The namespace of its pods.
     pub namespace: String,
-    /// The label selector of its data plane's pods; nothing is said of its CPU without one.
+    /// Label selector of the data plane's pods; without it, CPU time is not reported.
     pub selector: Option<String>,
     /// Its Deployment, which `comparison` scales.
     pub deployment: Option<String>,

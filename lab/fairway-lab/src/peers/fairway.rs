@@ -95,7 +95,7 @@ pub(super) fn chart_values(image: &str, placement: &Placement) -> Value {
         "image": { "repository": repository, "tag": tag },
         "ingressClass": { "name": class_name(NAME) },
         "watch": { "namespaces": [placement.watched] },
-        // ingress-nginx's rule: custom-headers may set what the settings allow.
+        // As in ingress-nginx, `custom-headers` may set only headers that the settings allow.
         "settings": { "global-allowed-response-headers": RESPONSE_HEADER },
         "podLabels": { PROXY_LABEL: NAME },
     });
@@ -164,7 +164,8 @@ fn ingresses(route: &Route) -> Vec<Value> {
     if let Some((path, to)) = &route.filters.redirect {
         annotations.insert(key("temporal-redirect"), json!(to));
         if route.filters.rewrite.is_some() {
-            // One Ingress with regular expressions makes all paths of the host some, which match what only begins so.
+            // One Ingress with regular expressions turns all paths of the host into expressions, which match
+            // prefixes.
             add("-redirect", &annotations, &format!("{path}$"), "ImplementationSpecific");
         } else {
             add("-redirect", &annotations, path, "Exact");

@@ -14,18 +14,18 @@ use super::route_api::GatewayApi;
 use super::{programs, yaml};
 
 const GROUP: &str = "gateway.networking.k8s.io";
-/// The listener in the clear, and the one that ends TLS.
+/// The HTTP listener, and the HTTPS listener that terminates TLS.
 pub const HTTP: &str = "http";
 const HTTPS: &str = "https";
 
-/// What a route is attached to.
+/// The parent of a route.
 #[derive(Clone, Copy, Debug)]
 pub enum Parent<'a> {
     /// The Gateway of a peer, in the namespace of the backends.
     Gateway {
         /// The peer.
         peer: &'a str,
-        /// That namespace.
+        /// The namespace of the Gateway.
         namespace: &'a str,
     },
     /// A ListenerSet of the route's own namespace.
@@ -39,13 +39,13 @@ pub struct HttpRoute<'a> {
     pub name: &'a str,
     /// See [`HttpRoute::name`].
     pub namespace: &'a str,
-    /// The host; none where the listener has one.
+    /// The host; `None` if the listener has one.
     pub host: Option<&'a str>,
     /// The prefix of its paths.
     pub path: &'a str,
     /// The Service, whose port is 80.
     pub service: &'a str,
-    /// What it is attached to.
+    /// The parent.
     pub parent: Parent<'a>,
 }
 
@@ -58,8 +58,9 @@ pub fn definitions(artifacts: &Artifacts) -> anyhow::Result<Vec<Value>> {
     let mut tool = Command::new(artifacts.checkout.join("lab/peers/tool"));
     let folder = programs::output(tool.arg("gateway-api")).context("find the CRDs of Gateway API")?;
     let mut all = Vec::new();
-    let place = std::path::Path::new(folder.trim()).join("config/crd/experimental");
-    let entries = std::fs::read_dir(&place).with_context(|| format!("look into {}", place.display()))?;
+    let folder_of_definitions = std::path::Path::new(folder.trim()).join("config/crd/experimental");
+    let entries = std::fs::read_dir(&folder_of_definitions)
+        .with_context(|| format!("look into {}", folder_of_definitions.display()))?;
     let mut files: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
     files.sort();
     for file in files {
@@ -69,7 +70,7 @@ pub fn definitions(artifacts: &Artifacts) -> anyhow::Result<Vec<Value>> {
             all.extend(yaml::read(&file)?);
         }
     }
-    anyhow::ensure!(!all.is_empty(), "{} has no CRDs of Gateway API", place.display());
+    anyhow::ensure!(!all.is_empty(), "{} has no CRDs of Gateway API", folder_of_definitions.display());
     Ok(all)
 }
 

@@ -1,4 +1,5 @@
-//! Programs of peers: found, asked for their version, packed into images. Never installs anything into the system.
+//! Programs of peers: finds them, reads their versions, packs them into images. Never installs anything into the
+//! system.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -81,7 +82,7 @@ pub(super) fn helm(artifacts: &Artifacts) -> Command {
     Command::new(artifacts.checkout.join("charts/tools/helm"))
 }
 
-/// Builds helm if it has to be built. A testbed's network does not reach what it is built from, so this comes before.
+/// Builds helm if necessary. Must run before the testbed starts, whose network cannot reach the module sources.
 pub(super) fn build_helm(artifacts: &Artifacts) -> anyhow::Result<()> {
     let helm_version = output_of(helm(artifacts).args(["version", "--short"]));
     helm_version.context("build helm, which renders the chart").map(drop)
@@ -102,7 +103,7 @@ pub(super) fn version(program: &Path, argument: &str, mark: &str) -> anyhow::Res
     Ok(line.trim().replace(path.as_ref(), name.as_ref()))
 }
 
-/// Runs a program and gives what it printed; an error has what it said.
+/// Runs a program and returns its output; the error contains its messages.
 pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
     let shown = command.get_program().to_string_lossy().into_owned();
     let done = command.output().with_context(|| format!("run {shown}"))?;
@@ -111,7 +112,7 @@ pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// The same for what takes minutes: what it says meanwhile is passed on.
+/// The same for programs that take minutes: prints their messages as they come.
 fn output_of(command: &mut Command) -> anyhow::Result<String> {
     let shown = command.get_program().to_string_lossy().into_owned();
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -119,7 +120,7 @@ fn output_of(command: &mut Command) -> anyhow::Result<String> {
     let mut messages = Vec::new();
     for line in child.stderr.take().into_iter().flat_map(|stderr| BufReader::new(stderr).lines()) {
         let line = line.with_context(|| format!("hear what {shown} says"))?;
-        // Nobody may be there to read it.
+        // Standard error may be closed.
         _ = writeln!(std::io::stderr(), "{line}");
         messages.push(line);
     }
@@ -180,7 +181,7 @@ mod tests {
     use super::output_of;
 
     #[test]
-    fn a_build_that_fails_is_an_error_with_what_it_said() {
+    fn a_failed_build_is_an_error_with_its_messages() {
         let error = output_of(Command::new("sh").args(["-c", "echo no module >&2; exit 3"])).unwrap_err();
         assert!(error.to_string().contains("no module"), "{error}");
         let printed = output_of(Command::new("sh").args(["-c", "echo slowly >&2; echo folder"])).unwrap();

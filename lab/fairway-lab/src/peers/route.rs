@@ -3,7 +3,7 @@
 /// One host whose paths go to one Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Its name, that of the objects which say it.
+    /// Name of its objects.
     pub name: String,
     /// The namespace of these objects, of the Service and of the TLS Secret.
     pub namespace: String,
@@ -15,19 +15,19 @@ pub struct Route {
     pub port: u16,
     /// HTTPS with the Secret [`CERTIFICATE`](super::CERTIFICATE); plain HTTP is served too, without a redirect to HTTPS.
     pub tls: bool,
-    /// What is done on the way.
+    /// Changes of requests and responses.
     pub filters: Filters,
 }
 
-/// What the studies change under load.
+/// The route settings that the studies change under load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     /// CORS headers for every origin.
     pub cors: bool,
-    /// A header that is added to each answer: name and value.
+    /// A header for each response: name and value.
     pub response_header: Option<(String, String)>,
     /// Paths below this prefix are forwarded without it, e.g. `/rewritten`; other paths go on as they are.
     pub rewrite: Option<String>,
-    /// One more route: this path of the host answers 302 to another address.
+    /// One more route: this path of the host redirects (302) to another address.
     pub redirect: Option<(String, String)>,
 }

@@ -3,7 +3,7 @@
 /// The API for a peer's routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouteApi {
-    /// Ingress, or what the peer has in its place.
+    /// Ingress, or the peer's replacement for it.
     #[default]
     Ingress,
     /// Gateway API.

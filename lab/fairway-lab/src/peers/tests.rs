@@ -1,4 +1,4 @@
-//! Tests of all peers at once: what a scenario relies on.
+//! Properties of all peers that scenarios rely on.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ fn the_table_of_peers_is_complete_and_fairway_is_first() {
 }
 
 #[test]
-fn another_release_is_a_peer_of_its_own_with_names_that_kubernetes_takes() {
+fn another_release_is_a_separate_peer_with_valid_kubernetes_names() {
     for name in ["nginx@1.22", "haproxy@system"] {
         let peer = find_peer(name).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(peer.name(), name);
@@ -89,7 +89,7 @@ fn objects_of_a_route_have_the_names_and_the_namespace_of_the_route() {
 }
 
 #[test]
-fn every_peer_says_every_filter_and_nothing_of_it_without_filters() {
+fn every_peer_expresses_every_filter_and_none_without_filters() {
     for peer in all_peers() {
         let rendered = |filters| {
             let objects = peer.route(&placement(peer.name()), &route(filters));
@@ -125,7 +125,7 @@ fn contour_takes_a_location_in_pieces() {
 }
 
 #[test]
-fn a_proxy_under_the_adapter_is_told_its_class_its_namespace_and_in_recommended_settings_its_workers() {
+fn an_adapted_proxy_gets_its_class_namespace_and_recommended_workers() {
     let artifacts = artifacts();
     for peer in all_peers().into_iter().filter(|peer| ADAPTED.contains(&peer.name())) {
         let arguments = |settings| {
@@ -148,7 +148,7 @@ fn a_proxy_under_the_adapter_is_told_its_class_its_namespace_and_in_recommended_
 }
 
 #[test]
-fn a_peer_without_its_programs_says_what_is_missing() {
+fn a_peer_without_its_programs_reports_the_missing_ones() {
     let mut artifacts = artifacts();
     artifacts.fairway_archive = PathBuf::from("/nowhere/image.tar");
     artifacts.fairway_image = "localhost/fairway:none".to_owned();
@@ -192,7 +192,7 @@ fn only_peers_with_a_controller_of_the_gateway_api_take_it_and_the_others_say_wh
 }
 
 #[test]
-fn fairway_serves_gateways_of_every_namespace_where_it_is_told_of_routes_by_them() {
+fn fairway_serves_gateways_of_every_namespace_if_routes_use_gateways() {
     let values =
         |api| fairway::chart_values("localhost/fairway:1", &Placement { api, ..placement("fairway") });
     let (ingress, gateway) = (values(RouteApi::Ingress), values(RouteApi::Gateway));

@@ -102,9 +102,9 @@ pub(super) fn settings(settings: Settings) -> Vec<&'static str> {
     let mut all =
         vec!["--global.checkNewVersion=false", "--global.sendAnonymousUsage=false", "--log.level=INFO"];
     if settings == Settings::Recommended {
-        // Its limit of 200 idle connections for each server is below what the scenarios hold open.
+        // Traefik's default of 200 idle connections per server is below the concurrency of the scenarios.
         all.push("--serversTransport.maxIdleConnsPerHost=4096");
-        // That of all peers; its own is 30 s.
+        // The timeout of all peers; Traefik's default is 30 s.
         all.push("--serversTransport.forwardingTimeouts.dialTimeout=5s");
     }
     all

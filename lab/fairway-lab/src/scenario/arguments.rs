@@ -87,7 +87,7 @@ impl ScopeArguments {
         }
     }
 
-    /// How many rounds; 1 means none.
+    /// Number of rounds; 1 means no rounds.
     pub(super) fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.long { LONG_ROUNDS } else { 1 })
     }
@@ -110,7 +110,7 @@ pub(super) struct EnvironmentArguments {
     /// In the cluster of your kubeconfig instead of a testbed; creates namespaces `lab*` there and removes them
     #[arg(long)]
     pub(super) cluster: bool,
-    /// Yes, put objects and load on that cluster
+    /// Confirm: create objects in that cluster and send load to it
     #[arg(long)]
     pub(super) yes: bool,
     /// The image of backends, with this program at /usr/bin/fairway-lab; the testbed gets its own
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn long_is_four_rounds_with_both_settings_unless_something_else_is_said() {
+    fn long_means_four_rounds_with_both_settings_by_default() {
         let long = read(&["--long"]).unwrap();
         assert_eq!((long.scope.form(), long.scope.rounds()), (Form::Long, 4));
         assert_eq!(long.settings(), [Settings::Recommended, Settings::Defaults]);

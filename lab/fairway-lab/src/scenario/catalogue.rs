@@ -17,11 +17,11 @@ pub(super) const ALL: [(&str, &str); 4] = [
     ("propagation", include_str!("../../scenarios/propagation.toml")),
 ];
 
-/// Those that only run when they are named: not every peer can take part.
+/// Scenarios that run only when named, because not every peer supports them.
 pub(super) const ON_REQUEST: [(&str, &str); 1] =
     [("gateway-api", include_str!("../../scenarios/gateway-api.toml"))];
 
-/// All that come with the laboratory.
+/// The scenarios of the laboratory.
 pub(super) fn known_scenarios() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALL.into_iter().chain(ON_REQUEST)
 }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_is_what_a_file_says_without_options() {
+    fn without_options_the_parameters_of_the_paper_are_used() {
         let scaling = Scaling { form: Form::Whole, scale: 1.0, set: Vec::new() };
         let names: Vec<_> = known_scenarios().map(|(name, _)| name.to_owned()).collect();
         for scenario in named(&names, &scaling).expect("they read") {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_scenario_is_told_what_there_is() {
+    fn an_unknown_scenario_is_reported_with_the_known_ones() {
         let scaling = Scaling { form: Form::Whole, scale: 1.0, set: Vec::new() };
         let error = named(&["dinamic".to_owned()], &scaling).err().expect("it is none").to_string();
         assert!(error.contains("dinamic") && error.contains("timeline"), "{error}");

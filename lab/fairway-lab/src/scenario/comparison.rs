@@ -43,7 +43,7 @@ impl Parameters {
     }
 }
 
-/// What begins a phase.
+/// The event that starts a phase.
 enum Change {
     Proxies(u32),
     Nothing,
@@ -108,7 +108,7 @@ async fn with_variant(
     let mut watched =
         MeteredStream { stream: start(plan)?, metering: running.metering().await?, phases: Vec::new() };
     sleep(parameters.lead_in_s).await;
-    // The lead-in is no phase of the paper's: connections are made in it.
+    // The lead-in is not a phase of the paper: the generator opens its connections then.
     watched.cut().await?;
     watched.phases.clear();
     let mut names = Vec::new();
@@ -117,7 +117,7 @@ async fn with_variant(
             if matches!(change, Change::Nothing) { parameters.undisturbed_s } else { parameters.phase_s };
         enter(running, run, &case, &label, change).await?;
         sleep(seconds).await;
-        // A phase lasts until its proxies are there or gone, so that the next one does not inherit them.
+        // A phase ends when its proxies have started or stopped, so that the next one is not affected.
         running.cluster.wait_until_settled(&running.placement.namespace, running.deployment()?).await?;
         watched.cut().await?;
         names.push(label);
@@ -158,7 +158,7 @@ async fn enter(
     }
 }
 
-/// Changes of the route come in pairs: one that has no effect is left out with what takes it back.
+/// A change of the route and its reversal are a pair: if the change has no effect, both are left out.
 fn changes(parameters: &Parameters, left_out: &[&str]) -> Vec<(String, Change)> {
     let (few, more) = (parameters.proxy_replicas, parameters.proxy_replicas_more);
     let mut changes = Vec::new();

@@ -12,9 +12,9 @@ use toml::{Table, Value};
 /// The headings of every scenario file, in addition to its parameters.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Heading {
-    /// Which scenario it is.
+    /// The kind of scenario.
     pub(super) scenario: String,
-    /// The study it comes from, or empty.
+    /// The study that it repeats, or empty.
     pub(super) study: String,
     /// The question it answers.
     pub(super) purpose: String,
@@ -27,7 +27,7 @@ pub(super) struct Heading {
 /// How parameters are adapted to the machine and the available time.
 #[derive(Clone, Debug)]
 pub(super) struct Scaling {
-    /// Which of the file's forms.
+    /// The form of the file to use.
     pub(super) form: Form,
     /// The factor of scaled parameters, 0 < scale <= 1.
     pub(super) scale: f64,
@@ -47,7 +47,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The name of its table, where it has one.
+    /// The name of its table in the file, if it has one.
     fn table(self) -> Option<&'static str> {
         match self {
             Self::Whole => None,
@@ -60,7 +60,7 @@ impl Form {
 /// A scenario's file, read and fitted.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
-    /// What it is.
+    /// The description.
     pub(super) heading: Heading,
     /// The paper's values compared with those of this run.
     pub(super) parameters: Vec<Parameter>,
@@ -77,13 +77,13 @@ impl Definition {
     /// # Errors
     /// The file is not TOML, a heading is missing, or an unknown parameter is set.
     pub(super) fn read(text: &str, scaling: &Scaling) -> anyhow::Result<Self> {
-        let whole: Table = text.parse().context("the file is no TOML")?;
-        let heading = Heading::deserialize(whole.clone()).context("a scenario's heading")?;
+        let file_table: Table = text.parse().context("the file is no TOML")?;
+        let heading = Heading::deserialize(file_table.clone()).context("a scenario's heading")?;
         let paper: Table =
-            whole.iter().filter(|(key, _)| !HEADING.contains(&key.as_str())).map(owned).collect();
+            file_table.iter().filter(|(key, _)| !HEADING.contains(&key.as_str())).map(owned).collect();
         let mut table = paper.clone();
         if let Some(name) = scaling.form.table()
-            && let Some(form) = whole.get(name)
+            && let Some(form) = file_table.get(name)
         {
             let form = form.as_table().with_context(|| format!("{name}: is no table"))?;
             form.iter().for_each(|(name, value)| insert_value(&mut table, name, value.clone()));
@@ -131,14 +131,14 @@ fn owned((key, value): (&String, &Value)) -> (String, Value) {
 const MAX_PARAMETER: f64 = 1e9;
 
 /// Multiplies numbers of this name, at least to 1.
-fn scale(name: &str, value: &mut Value, wanted: &str, factor: f64) {
+fn scale(name: &str, value: &mut Value, unit: &str, factor: f64) {
     match value {
-        Value::Integer(number) if name == wanted => {
+        Value::Integer(number) if name == unit => {
             *number = ((*number as f64 * factor).round() as i64).max(1);
         }
-        Value::Float(number) if name == wanted => *number *= factor,
-        Value::Array(values) => values.iter_mut().for_each(|value| scale(name, value, wanted, factor)),
-        Value::Table(table) => table.iter_mut().for_each(|(name, value)| scale(name, value, wanted, factor)),
+        Value::Float(number) if name == unit => *number *= factor,
+        Value::Array(values) => values.iter_mut().for_each(|value| scale(name, value, unit, factor)),
+        Value::Table(table) => table.iter_mut().for_each(|(name, value)| scale(name, value, unit, factor)),
         _ => {}
     }
 }
@@ -164,7 +164,7 @@ fn insert_value(table: &mut Table, name: &str, value: Value) {
     }
 }
 
-/// No parameter is a number below 0, one beyond all measure, or none at all: times are made of them.
+/// Rejects negative, infinite and NaN parameters, since durations are computed from them.
 fn usable(name: &str, value: &Value) -> anyhow::Result<()> {
     let number = match value {
         Value::Integer(number) => *number as f64,
@@ -185,13 +185,13 @@ fn compare(paper: &Table, used: &Table, heading: &Heading) -> (Vec<Parameter>, V
     let parameters = used
         .iter()
         .map(|(name, value)| {
-            let own = heading.own.contains(name);
+            let is_own = heading.own.contains(name);
             let before = paper.get(name).map(value_text).unwrap_or_default();
             let now = value_text(value);
-            if before != now && !own {
+            if before != now && !is_own {
                 shortened.push(format!("{name}: {now} instead of {before}"));
             }
-            Parameter { name: name.clone(), paper: if own { "-".to_owned() } else { before }, used: now }
+            Parameter { name: name.clone(), paper: if is_own { "-".to_owned() } else { before }, used: now }
         })
         .collect();
     (parameters, shortened)
@@ -256,8 +256,8 @@ mod tests {
 
     #[test]
     fn the_paper_is_the_default_and_scaling_reaches_into_lists() {
-        let whole = Definition::read(FILE, &scaling(Form::Whole, 1.0, &[])).expect("it reads");
-        assert_eq!(whole.shortened, Vec::<String>::new());
+        let unscaled = Definition::read(FILE, &scaling(Form::Whole, 1.0, &[])).expect("it reads");
+        assert_eq!(unscaled.shortened, Vec::<String>::new());
         let small = Definition::read(FILE, &scaling(Form::Quick, 0.1, &[])).expect("it reads");
         let parameters: Parameters = small.parameters().expect("its terms");
         let variants = vec![Variant { generators: 1, connections: 25 }];
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_has_a_table_of_its_own() {
+    fn each_form_has_its_own_table() {
         for (form, extra) in [(Form::Whole, 1), (Form::Quick, 2), (Form::Long, 3)] {
             let read = Definition::read(FILE, &scaling(form, 1.0, &[])).expect("it reads");
             assert_eq!(read.parameters::<Parameters>().expect("its terms").extra, extra, "{form:?}");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_wins_and_must_exist() {
+    fn set_parameters_override_the_file_and_must_exist() {
         let set = Definition::read(FILE, &scaling(Form::Quick, 0.1, &["rate=7"])).expect("it reads");
         assert_eq!(set.parameters::<Parameters>().expect("its terms").rate, 7.0);
         let error = Definition::read(FILE, &scaling(Form::Quick, 0.1, &["rat=7"])).expect_err("no such key");

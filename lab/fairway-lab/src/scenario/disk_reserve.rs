@@ -1,5 +1,4 @@
-//! Room on the disk that is kept for the end of a run: a disk that fills meanwhile must not cost what was found. Never
-//! writes anything that a reader would want.
+//! Disk space reserved for the end of a run, so that a disk that fills up does not cost the results.
 
 use std::fs;
 use std::io::Write;
@@ -24,12 +23,12 @@ pub(super) struct DiskReserve {
 }
 
 impl DiskReserve {
-    /// Takes the room.
+    /// Reserves the space.
     ///
     /// # Errors
-    /// There is not even that much now.
+    /// The disk has less free space than that.
     pub(super) fn keep(folder: &Path) -> anyhow::Result<Self> {
-        // Dropped on an error, it takes away what was written.
+        // On an error, the drop removes the file.
         let reserve = Self { path: folder.join(NAME) };
         reserve.fill().with_context(|| {
             format!(
@@ -67,10 +66,10 @@ mod tests {
     fn room_is_taken_until_it_is_given_back() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let reserve = DiskReserve::keep(folder.path()).expect("there is room for the test");
-        let place = folder.path().join(NAME);
-        assert_eq!(fs::metadata(&place).expect("the file").len(), RESERVED_BYTES as u64);
+        let path = folder.path().join(NAME);
+        assert_eq!(fs::metadata(&path).expect("the file").len(), RESERVED_BYTES as u64);
         drop(reserve);
-        assert!(!place.exists());
+        assert!(!path.exists());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `dynamic`: a constant rate over HTTPS, first while nothing changes, then while the Deployment behind it is scaled all
-//! the time. Beside it a stream straight to a pod that stays.
+//! `dynamic`: a constant rate over HTTPS, first without changes, then while the Deployment is scaled repeatedly. A
+//! direct stream to a permanent pod runs at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -119,8 +119,8 @@ async fn churn(
         }
         running.cluster.scale(NAMESPACE, BACKEND, step.replicas).await?;
         before = step.replicas;
-        let left = (seconds - running.now()).max(0.0);
-        tokio::time::sleep(Duration::from_secs_f64(step.hold_s.min(left))).await;
+        let time_left = (seconds - running.now()).max(0.0);
+        tokio::time::sleep(Duration::from_secs_f64(step.hold_s.min(time_left))).await;
     }
     running.cluster.scale(NAMESPACE, BACKEND, parameters.static_replicas).await
 }

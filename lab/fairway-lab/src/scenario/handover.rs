@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::peers::Artifacts;
 
-/// Everything that measuring needs to know.
+/// Everything that the measuring part needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Handover {
     /// The command line as it was given.
@@ -51,13 +51,13 @@ impl Handover {
         self.place == TESTBED
     }
 
-    pub(super) fn write(&self, place: &Path) -> anyhow::Result<()> {
+    pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_vec(self).context("write what was prepared")?;
-        fs::write(place, text).with_context(|| format!("write {}", place.display()))
+        fs::write(path, text).with_context(|| format!("write {}", path.display()))
     }
 
-    pub(super) fn read(place: &Path) -> anyhow::Result<Self> {
-        let text = fs::read(place).with_context(|| format!("read {}", place.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("read {}", path.display()))
     }
 }

@@ -25,12 +25,12 @@ pub(super) struct Metering {
     reader: JoinHandle<()>,
 }
 
-/// Whose cost it is.
+/// The measured peer.
 #[derive(Clone)]
 pub(super) struct Follow {
     pub(super) cluster: Arc<Cluster>,
     pub(super) namespace: String,
-    /// Without one there is nothing that could be read.
+    /// Without a source, usage cannot be read.
     pub(super) selector: Option<String>,
     pub(super) source: CpuSource,
 }
@@ -39,9 +39,9 @@ pub(super) struct Follow {
 enum Gauge {
     /// By their cgroups, on these nodes, which are this machine.
     Here { meter: Meter, nodes: BTreeSet<String>, elsewhere: Option<String> },
-    /// By the samples of their kubelets.
+    /// From samples of the kubelets.
     There(SampledUsage),
-    /// None, with the reason.
+    /// Unknown, with the reason.
     Nothing(String),
 }
 
@@ -65,7 +65,7 @@ impl MeteredUsage {
         }
     }
 
-    /// The cost of this many answered requests, or why it is unknown.
+    /// The cost of `requests` requests, or why it is unknown.
     pub(super) fn cost(&self, requests: u64) -> Result<Cost, String> {
         if let Some(reason) = &self.unread {
             return Err(reason.clone());
@@ -108,9 +108,13 @@ impl Follow {
         }
         let mut reasons = Vec::new();
         if self.source != CpuSource::Kubelet {
-            let here = machine(pods);
-            if pods.iter().all(|pod| pod.node.as_ref().is_some_and(|node| here.contains(node))) {
-                return Gauge::Here { meter: Meter::start(&subjects(pods)), nodes: here, elsewhere: None };
+            let on_this_machine = machine(pods);
+            if pods.iter().all(|pod| pod.node.as_ref().is_some_and(|node| on_this_machine.contains(node))) {
+                return Gauge::Here {
+                    meter: Meter::start(&subjects(pods)),
+                    nodes: on_this_machine,
+                    elsewhere: None,
+                };
             }
             reasons.push(format!("the cgroups of pods of {} cannot be seen from here", self.namespace));
         }
@@ -167,10 +171,10 @@ fn subjects(pods: &[ProxyPod]) -> Vec<Subject> {
 
 /// The nodes whose cgroups are visible from here: one visible container is enough, because another may just have ended.
 fn machine(pods: &[ProxyPod]) -> BTreeSet<String> {
-    let seen = |pod: &&ProxyPod| {
-        pod.containers.iter().cloned().map(Subject::Container).any(|one| Meter::reads(&one))
+    let is_local = |pod: &&ProxyPod| {
+        pod.containers.iter().cloned().map(Subject::Container).any(|subject| Meter::reads(&subject))
     };
-    pods.iter().filter(seen).filter_map(|pod| pod.node.clone()).collect()
+    pods.iter().filter(is_local).filter_map(|pod| pod.node.clone()).collect()
 }
 
 fn nodes(pods: &[ProxyPod]) -> BTreeSet<String> {

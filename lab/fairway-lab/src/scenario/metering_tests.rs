@@ -15,10 +15,10 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// What this API server knows of CPU, besides one pod `a` on node `far`.
+/// How this API server reports CPU usage; it has one pod `a` on node `far`.
 #[derive(Clone, Copy)]
 enum Knows {
-    /// What kubelets count. It goes on by 20 s, of which a pod uses 10 s of CPU, each time that it is asked.
+    /// Counters of the kubelet. Each query advances them by 20 s, in which the pod uses 10 s of CPU.
     Counters,
     Nothing,
 }
@@ -33,7 +33,7 @@ const POD: &str = r#"{"metadata":{"name":"a","namespace":"edge"},"spec":{"nodeNa
   "containerID":"containerd://0123456789abcdef-elsewhere"}]}}"#;
 
 impl ApiServer {
-    /// One that answers on loopback, and a client of it.
+    /// An API server on loopback, and its client.
     async fn start(knows: Knows) -> Arc<Cluster> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback has a free port");
         let address: SocketAddr = listener.local_addr().expect("it is bound");
@@ -50,8 +50,8 @@ impl ApiServer {
                 tokio::spawn(serving);
             }
         });
-        let place = format!("http://{address}").parse().expect("an address makes a URL");
-        let client = kube::Client::try_from(kube::Config::new(place)).expect("no TLS is asked for");
+        let url = format!("http://{address}").parse().expect("an address makes a URL");
+        let client = kube::Client::try_from(kube::Config::new(url)).expect("no TLS is asked for");
         Arc::new(Cluster::with(client))
     }
 
@@ -96,7 +96,7 @@ async fn metering(knows: Knows, source: CpuSource) -> Metering {
     Metering::start(follow).await.expect("pods can be listed")
 }
 
-/// Why there is no cost.
+/// The reason why there is no cost.
 async fn reason(knows: Knows, source: CpuSource) -> String {
     let metered = metering(knows, source).await.cut().await.expect("pods can be listed");
     metered.cost(100).expect_err("nothing can be read")
@@ -115,14 +115,14 @@ async fn pods_elsewhere_are_read_from_their_kubelets_by_their_samples_times() {
         (metered.spent.memory_bytes, metered.source, metered.container_count),
         (Some(5_000_000), "kubelet", 1)
     );
-    // All of this took a moment, whatever the samples say of their own times.
+    // The whole test took a moment, although its samples are 20 s apart.
     let reason = metered.cost(100).expect_err("a moment is too short");
     assert!(reason.contains("samples of its pods cover"), "{reason}");
     metering.end();
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_read_the_reason_names_all_that_was_tried() {
+async fn an_unreadable_usage_names_everything_that_was_tried() {
     let reason = reason(Knows::Nothing, CpuSource::Automatic).await;
     for part in ["cgroups of pods of edge", "`get` on `nodes/proxy`"] {
         assert!(reason.contains(part), "{part:?} is not in {reason:?}");
@@ -130,7 +130,7 @@ async fn where_nothing_can_be_read_the_reason_names_all_that_was_tried() {
 }
 
 #[tokio::test]
-async fn a_source_that_was_asked_for_is_the_only_one() {
+async fn a_requested_source_is_the_only_one() {
     let reason = reason(Knows::Counters, CpuSource::Cgroup).await;
     assert!(reason.contains("cannot be seen from here") && !reason.contains("kubelet"), "{reason}");
     let reason = self::reason(Knows::Nothing, CpuSource::Kubelet).await;
@@ -138,7 +138,7 @@ async fn a_source_that_was_asked_for_is_the_only_one() {
 }
 
 #[tokio::test]
-async fn without_a_selector_the_reason_says_so() {
+async fn a_missing_selector_is_the_reason() {
     let follow = Follow {
         cluster: ApiServer::start(Knows::Counters).await,
         namespace: "edge".to_owned(),

@@ -21,12 +21,12 @@ pub(super) struct ProbeResponse {
     pub(super) status: u16,
     /// `X-Lab-Backend`: which backend it was.
     pub(super) backend: Option<String>,
-    /// Status line and fields as they came.
+    /// Status line and headers as received.
     head: String,
 }
 
 impl ProbeResponse {
-    /// The value of a field, if the head has it.
+    /// The value of a header, if the response has it.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         field(&self.head, name)
     }
@@ -42,13 +42,13 @@ impl Probe {
         Self { address, connection: None }
     }
 
-    /// Asks once. A proxy may close a connection that is idle: a question that found it closed is asked again on a new
-    /// one, as every client does with GET (RFC 9110 section 9.2.2).
+    /// Sends one request. A proxy may close an idle connection: the request is then repeated on a new one, as every
+    /// client does with GET (RFC 9110 §9.2.2).
     pub(super) async fn request_root(&mut self, host: &str) -> anyhow::Result<ProbeResponse> {
         self.request_path(host, "/").await
     }
 
-    /// Asks once for a path.
+    /// Sends one request for a path.
     pub(super) async fn request_path(&mut self, host: &str, path: &str) -> anyhow::Result<ProbeResponse> {
         let was_kept = self.connection.is_some();
         match self.ask_once(host, path).await {
@@ -67,7 +67,7 @@ impl Probe {
         outcome
     }
 
-    /// Repeats the request until the response is as wanted; counts responses that `wrong` accepts.
+    /// Repeats the request until the response is as expected; counts responses that `wrong` accepts.
     pub(super) async fn wait_until(
         &mut self,
         host: &str,
@@ -140,14 +140,14 @@ pub(super) enum Verdict {
     Wanted,
     /// The response is still that of the previous state.
     Early,
-    /// Neither the old nor the new.
+    /// Neither the old response nor the new one.
     Wrong,
 }
 
 /// The result of waiting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    /// The time of the wanted response.
+    /// The time of the expected response.
     pub(super) at: Option<Instant>,
     /// Responses that were neither old nor new.
     pub(super) wrong: u64,

@@ -87,7 +87,7 @@ pub(super) struct Changes {
     /// What follows `first answer of the new, `.
     pub(super) case: &'static str,
     pub(super) count: u32,
-    /// Requests a second meanwhile.
+    /// Rate of the load during the changes, in requests per second.
     pub(super) rate: f64,
     pub(super) timeout: Duration,
     /// How long only new responses must arrive before the next change.
@@ -145,9 +145,9 @@ async fn one_by_one(
         added.extend(objects.iter().cloned());
         let written = Instant::now();
         running.cluster.apply(&objects).await?;
-        let seen = probe.wait_until(&host(number), parameters.timeout(), judge_new).await;
-        found.wrong += seen.wrong;
-        note_effect(&mut found, written, seen.at);
+        let outcome = probe.wait_until(&host(number), parameters.timeout(), judge_new).await;
+        found.wrong += outcome.wrong;
+        note_effect(&mut found, written, outcome.at);
     }
     found.routes = u64::from(parameters.routes);
     Ok(found)
@@ -175,11 +175,11 @@ pub(super) async fn under_load(
         new.clone_into(&mut route.service);
         let written = Instant::now();
         running.route(&route).await?;
-        let seen = watch(&mut probe, old, new, changes).await;
+        let changeover = watch(&mut probe, old, new, changes).await;
         let ms =
             |at: Option<Instant>| at.map(|at| (at.saturating_duration_since(written)).as_secs_f64() * 1e3);
-        first.wrong += seen.wrong;
-        match (ms(seen.first_new), ms(seen.last_old)) {
+        first.wrong += changeover.wrong;
+        match (ms(changeover.first_new), ms(changeover.last_old)) {
             (Some(new), old) => {
                 first.ms.push(new);
                 last.ms.push(old.unwrap_or(0.0));
@@ -207,30 +207,30 @@ struct Changeover {
 
 async fn watch(probe: &mut Probe, old: &str, new: &str, changes: &Changes) -> Changeover {
     let started = Instant::now();
-    let mut seen = Changeover::default();
+    let mut changeover = Changeover::default();
     let mut calm_since = None;
     while started.elapsed() < changes.timeout {
         let response = probe.request_root(super::site::HOST).await;
         let now = Instant::now();
         match response.ok().and_then(|answer| answer.backend) {
             Some(backend) if backend == new => {
-                seen.first_new.get_or_insert(now);
+                changeover.first_new.get_or_insert(now);
                 if now - *calm_since.get_or_insert(now) > changes.calm {
                     break;
                 }
             }
             Some(backend) if backend == old => {
-                seen.last_old = Some(now);
+                changeover.last_old = Some(now);
                 calm_since = None;
             }
             _ => {
-                seen.wrong += 1;
+                changeover.wrong += 1;
                 calm_since = None;
             }
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    seen
+    changeover
 }
 
 async fn run_many(
@@ -250,12 +250,12 @@ async fn run_many(
     let written = started.elapsed();
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     let last = parameters.total_routes.checked_sub(1).context("total_routes is 0")?;
-    let seen = probe.wait_until(&host(last), parameters.timeout(), judge_new).await;
-    match seen.at {
+    let outcome = probe.wait_until(&host(last), parameters.timeout(), judge_new).await;
+    match outcome.at {
         Some(at) => found.ms.push((at - started).saturating_sub(written).as_secs_f64() * 1e3),
         None => found.lost += 1,
     }
-    found.wrong = seen.wrong;
+    found.wrong = outcome.wrong;
     found.routes = u64::from(parameters.total_routes);
     let mut metering = running.metering().await?;
     found.memory_bytes = metering.cut().await?.spent.memory_bytes;

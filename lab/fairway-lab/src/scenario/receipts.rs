@@ -152,7 +152,7 @@ mod tests {
         server
     }
 
-    /// A stream to these addresses in turn, a fifth of it POSTs.
+    /// A stream to these addresses in turn; every fifth request is a POST.
     fn stream(addresses: Vec<SocketAddr>, requests: u64) -> Outcome {
         let mut plan = Plan::for_addresses("http://a.test/", addresses).expect("it is a URL");
         plan.pace = Pace::Open { rate: 2_000.0, poisson: false };
@@ -178,11 +178,11 @@ mod tests {
         let mut outcome = stream(addresses, 500);
         let delivered = count_delivered(&receipts, &mut outcome);
         let posts = delivered.posts;
-        // A hundred, give or take what the numbers of connections displace.
+        // A hundred, with a tolerance for requests that start on other connections.
         assert!((90..=110).contains(&posts), "{posts}");
         let expected = Delivered { sent: 500, posts, seen: 500, ..Delivered::default() };
         assert_eq!((delivered, outcome.load.errors.len()), (expected, 0));
-        // Another stream's ids are others.
+        // Ids of another stream differ.
         assert_eq!(count_delivered(&receipts, &mut stream(vec![servers[0].addresses()[0]], 100)).seen, 100);
         servers.into_iter().for_each(Server::end);
     }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_that_no_backend_reaches_counts_nothing() {
+    fn an_unreachable_collector_counts_nothing() {
         let receipts = receipts();
         let server = Server::start(Options::default()).expect("it starts");
         let mut outcome = stream(vec![server.addresses()[0]], 10);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn where_backends_cannot_tell_the_reason_is_said() {
+    fn backends_without_a_collector_are_reported_with_the_reason() {
         let receipts = Receipts::Uncollected("too far away".to_owned());
         let deliveries = receipts.compare(None, &mut Load::default());
         assert_eq!(deliveries, Some(Deliveries::Uncounted { reason: "too far away".to_owned() }));

@@ -109,8 +109,10 @@ impl<'a> RunningPeer<'a> {
     ) -> anyhow::Result<Self> {
         let existing = contender.peer.existing();
         let placement = Placement {
-            namespace: existing
-                .map_or_else(|| format!("lab-{}", label(contender.peer.name())), |one| one.namespace.clone()),
+            namespace: existing.map_or_else(
+                || format!("lab-{}", label(contender.peer.name())),
+                |location| location.namespace.clone(),
+            ),
             replicas: sizes.proxies,
             workers: sizes.workers,
             settings: contender.settings,
@@ -156,7 +158,7 @@ impl<'a> RunningPeer<'a> {
         Ok(running)
     }
 
-    /// Makes the Gateway, which goes with the contender, and waits for its address.
+    /// Creates the Gateway, which is removed with the peer, and waits for its address.
     async fn gateway(&self) -> anyhow::Result<IpAddr> {
         let peer = self.contender.peer.name();
         let api = self.contender.peer.gateway_api().map_err(anyhow::Error::msg)?;
@@ -179,7 +181,7 @@ impl<'a> RunningPeer<'a> {
             for (deployment, _) in self.cluster.deployments(&self.placement.namespace).await? {
                 self.cluster.scale(&self.placement.namespace, &deployment, 0).await?;
             }
-            // Nothing is measured any more, so draining is not needed.
+            // The measurement is over, so draining is not needed.
             self.cluster.evict(&self.placement.namespace).await?;
             self.cluster.vacant(&self.placement.namespace, "").await?;
         }
@@ -210,7 +212,7 @@ impl<'a> RunningPeer<'a> {
         let end = Instant::now() + crate::cluster::WAIT_TIMEOUT;
         loop {
             let mut plan = self.plan("/")?;
-            // These are no part of any stream.
+            // These requests belong to no stream.
             (plan.request.ids, plan.request.posts) = (false, 0.0);
             plan.bounds.requests = Some(3);
             plan.bounds.duration = Some(Duration::from_secs(3));
@@ -353,7 +355,7 @@ impl<'a> RunningPeer<'a> {
 }
 
 impl Ids<'_> {
-    /// Makes a stream send them.
+    /// Adds POSTs to a stream.
     fn apply(&self, plan: &mut Plan) {
         plan.request.ids = self.receipts.address().is_some();
         plan.request.posts = self.posts;
@@ -409,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn histograms_of_rounds_have_names_of_their_own() {
+    fn histograms_of_rounds_have_distinct_names() {
         let name = |round| Histograms { folder: Path::new(""), round }.name(&["envoy", "100/s"]);
         assert_eq!(name(0), "envoy_100-s");
         assert_eq!((name(1).as_str(), name(2).as_str()), ("round-1_envoy_100-s", "round-2_envoy_100-s"));

@@ -62,7 +62,7 @@ pub(super) struct Session<'a> {
     receipts: Receipts,
     progress: Progress,
     results: Results,
-    /// Kept until the results are written for the last time.
+    /// Reserved until the results are written for the last time.
     reserve: Option<DiskReserve>,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// All pieces, then the report; a signal ends them early and leaves a partial one.
+    /// Runs all scenarios and writes the report; after a signal, the report is partial.
     pub(super) async fn run_all_rounds(&mut self, chunks: &[ScenarioRound<'_>]) -> anyhow::Result<ExitCode> {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -186,7 +186,7 @@ impl<'a> Session<'a> {
             }
             self.progress.say(&format!("{}: {name}", chunk.title()));
             if let Err(error) = with(&context, contender, &scenario.parameters, run).await {
-                // The next one could keep nothing either.
+                // The disk is full for the next scenario as well.
                 if is_full(&error) {
                     return Err(error);
                 }
@@ -201,16 +201,17 @@ impl<'a> Session<'a> {
 
 /// Failures of peers that should have no errors, one sentence each.
 pub(super) fn failed_peers(results: &Results, peers: &[String]) -> Vec<String> {
-    let measured =
-        |name: &String| results.runs.iter().any(|run| run.measures.iter().any(|one| one.peer == *name));
+    let measured = |name: &String| {
+        results.runs.iter().any(|run| run.measures.iter().any(|measure| measure.peer == *name))
+    };
     let unmeasured =
         peers.iter().filter(|name| !measured(name)).map(|name| format!("{name} was not measured"));
     let measures = results.runs.iter().flat_map(|run| &run.measures);
-    let wrong = measures.filter(|one| peers.contains(&one.peer) && !one.load.errors.is_empty());
-    let cost_of = |one: &fairway_lab_measure::results::Measure| {
+    let wrong = measures.filter(|measure| peers.contains(&measure.peer) && !measure.load.errors.is_empty());
+    let cost_of = |measure: &fairway_lab_measure::results::Measure| {
         let errors: Vec<_> =
-            one.load.errors.iter().map(|(class, count)| format!("{count} {}", class.name())).collect();
-        format!("{} {} {}: {}", one.peer, one.case, one.phase, errors.join(", "))
+            measure.load.errors.iter().map(|(class, count)| format!("{count} {}", class.name())).collect();
+        format!("{} {} {}: {}", measure.peer, measure.case, measure.phase, errors.join(", "))
     };
     unmeasured.chain(wrong.map(cost_of)).collect()
 }
@@ -229,10 +230,10 @@ pub(super) const TAKE_DOWN: &str = "take the testbed down";
 
 /// Raw histograms of an earlier run that is replaced would be among those of this one.
 fn forget_histograms(folder: &Path) -> anyhow::Result<()> {
-    let place = folder.join(HISTOGRAMS);
-    match std::fs::remove_file(&place) {
+    let path = folder.join(HISTOGRAMS);
+    match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove {}", place.display()))
+            Err(error).with_context(|| format!("remove {}", path.display()))
         }
         _ => Ok(()),
     }
@@ -308,7 +309,7 @@ fn blank(chunk: &ScenarioRound<'_>) -> Run {
     }
 }
 
-/// The stream that goes through no proxy.
+/// The direct stream, without a proxy.
 fn direct() -> PeerRecord {
     PeerRecord {
         name: "direct".to_owned(),
@@ -352,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_repetition_depends_on_the_rounds() {
+    fn the_note_about_repetition_depends_on_the_rounds() {
         assert!(limitations(1)[1].contains("once each"));
         assert!(limitations(4)[1].contains("in 4 rounds: forwards in odd rounds and backwards in even ones"));
         assert_eq!(limitations(1).len(), limitations(4).len());

@@ -1,4 +1,4 @@
-//! What is behind the proxies in a cluster: a namespace, the backends and the certificate. Objects as values; applies
+//! The objects behind the proxies in a cluster: a namespace, the backends and the certificate. Values only; applies
 //! nothing.
 
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub(super) const NAMESPACE: &str = "lab";
 pub(super) const HOST: &str = "app.lab.example";
 /// The Deployment and Service behind it.
 pub(super) const BACKEND: &str = "backend";
-/// Another one, which a route is changed to.
+/// Another Service, to which a route is changed.
 pub(super) const OTHER: &str = "other";
 /// A permanent pod in no Service: the target of direct streams.
 pub(super) const STEADY: &str = "steady";

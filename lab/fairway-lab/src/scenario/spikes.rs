@@ -3,7 +3,7 @@
 
 use fairway_lab_measure::results::{Bucket, Event, Measure, Spike};
 
-/// The time after an event in which a spike is looked for, seconds.
+/// Seconds after an event in which a spike may begin.
 const AFTER_S: f64 = 1.0;
 
 /// The spikes of a stream. Quiet is the time before the first event, without its first half second, in which connections
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spike_is_as_high_and_as_long_as_its_buckets() {
+    fn a_spike_has_the_height_and_length_of_its_buckets() {
         let through = stream("nginx-reload", |at| if (2.35..2.75).contains(&at) { 40.0 } else { 1.0 });
         let straight = stream("direct", |_| 0.5);
         let found = spikes(&through, Some(&straight), &[event(2.3, "up"), event(4.0, "down")], 2.0);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_does_to_the_direct_stream_too_is_taken_off() {
+    fn the_latency_of_the_direct_stream_is_subtracted() {
         let pause = |at: f64| if (2.35..2.65).contains(&at) { 40.0 } else { 1.0 };
         let found = spikes(&stream("envoy", pause), Some(&stream("direct", pause)), &[event(2.3, "up")], 2.0);
         assert_eq!(found[0].lasted_s, 0.0);

@@ -2,7 +2,7 @@
 
 use super::progress::Progress;
 
-/// Steps in their order, each as what is done, e.g. `bring up the testbed`, and which of them is next.
+/// The ordered steps of a run, such as `bring up the testbed`, and the next one.
 pub(super) struct Steps {
     progress: Progress,
     /// How many were done by the earlier part of the run.

@@ -45,7 +45,7 @@ impl Parameters {
     }
 }
 
-/// A change and what it is called.
+/// A change and its name.
 enum Change {
     Scale(u32, String),
     Route(Filters, &'static str),

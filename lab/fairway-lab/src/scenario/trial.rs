@@ -1,6 +1,6 @@
-//! A trial of changes with a controller that somebody described: it may not know the annotations that say them, and a
-//! change that it does not know is no failure of its. Each change is made once, before any load, and looked for in an
-//! answer. Never changes an installed peer's routes: those are said in its own words.
+//! Tries route changes with a controller that the user described, since it may not know their annotations. Each
+//! change is made once, before any load, and verified by a response. Peers that the laboratory installs need no
+//! trial, because their routes use their own objects.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use super::running_peer::RunningPeer;
 use super::site::{HOST, route};
 use crate::peers::{Filters, RESPONSE_HEADER, Route};
 
-/// How long a change may take to be seen; most take less than a second, Traefik's usual pause is 2 s.
+/// How long a change may take to have an effect; most take less than a second, and Traefik usually pauses for 2 s.
 const ADOPTION_TIMEOUT: Duration = Duration::from_secs(8);
 const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A question about the path of the rewrite. A backend that takes `/healthz` for the path says `ok` and a line feed; one
-/// that is given the whole path sends a byte.
+/// A request for the rewritten path. A backend that gets the path `/healthz` responds `ok` and a line feed; with the
+/// whole path it sends one byte.
 const REWRITTEN: (&str, &str) = ("/rewritten/healthz?size=1", "3");
 
-/// Those of the changes that have no effect with this contender; each is said in the report.
+/// The changes that have no effect with this controller; the report lists them.
 pub(super) async fn ineffective(
     running: &RunningPeer<'_>,
     changes: Vec<(&'static str, Filters)>,
@@ -43,16 +43,16 @@ pub(super) async fn ineffective(
     Ok(found)
 }
 
-/// Makes a change and takes it back; what was answered last, if the change was never to be seen.
+/// Makes a change and reverts it. Returns the last response if the change never had an effect.
 async fn in_vain(running: &RunningPeer<'_>, filters: &Filters) -> anyhow::Result<Option<String>> {
     // Plain HTTP, so that a head can be read; the change is the same.
     let plain = |filters: Filters| Route { tls: false, filters, ..route() };
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     running.route(&plain(filters.clone())).await?;
-    let seen = wait_until(&mut probe, question(filters), |answer| shows(filters, answer)).await;
+    let outcome = wait_until(&mut probe, question(filters), |answer| shows(filters, answer)).await;
     running.route(&route()).await?;
     running.wait_until_served().await?;
-    Ok(seen.err())
+    Ok(outcome.err())
 }
 
 /// The path that shows a change.

@@ -45,7 +45,7 @@ pub(crate) struct Peer<S> {
 }
 
 impl<S: Read + Write> Peer<S> {
-    /// Reads the preface, and says that there are no settings.
+    /// Reads the preface and sends empty SETTINGS.
     pub(crate) fn greet(mut stream: S) -> io::Result<Self> {
         let mut preface = [0; PREFACE.len()];
         stream.read_exact(&mut preface)?;
@@ -85,7 +85,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// An empty answer.
+    /// An empty response.
     pub(crate) fn respond(&mut self, stream: u32) -> io::Result<()> {
         self.send(HEADERS, END_HEADERS | END_STREAM, stream, STATUS_200)
     }
@@ -97,7 +97,8 @@ impl<S: Read + Write> Peer<S> {
     }
 }
 
-/// A server whose connections, counted from 0, each do what `talk` says. What it gives back is that the client is gone.
+/// A server that calls `talk` for each connection, numbered from 0. Returns when the client has closed the
+/// connection.
 pub(crate) fn serve(talk: impl Fn(usize, TcpStream) -> io::Result<()> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();

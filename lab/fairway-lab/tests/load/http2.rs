@@ -1,4 +1,4 @@
-//! HTTP/2: what of a connection and of a stream can go wrong, and what it is called.
+//! HTTP/2: failures of connections and streams, and the classes of their errors.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -27,7 +27,7 @@ fn http2(address: SocketAddr, requests: u64) -> Plan {
     plan
 }
 
-/// A closed loop over so many streams of a connection.
+/// A closed loop with `streams` streams per connection.
 fn closed(address: SocketAddr, requests: u64, streams: usize) -> Plan {
     let mut plan = http2(address, requests);
     (plan.pace, plan.shape.streams) = (Pace::Closed, streams);
@@ -55,7 +55,7 @@ fn begin_connection(peer: &mut Peer<TcpStream>, frames: &[(u8, u8, &[u8])]) -> s
 }
 
 #[tokio::test]
-async fn what_breaks_an_answer_off_is_told_by_how_far_the_answer_was() {
+async fn a_truncated_response_is_classified_by_its_progress() {
     let table: [(Talk, Class, &str); 7] = [
         (|peer| peer.send(RST_STREAM, 0, 1, &REFUSED_STREAM.to_be_bytes()), Class::ReadReset, "refused"),
         (|peer| begin_connection(peer, &[(RST_STREAM, 0, &CANCEL.to_be_bytes())]), Class::Truncated, ""),
@@ -96,7 +96,7 @@ async fn what_breaks_an_answer_off_is_told_by_how_far_the_answer_was() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_come_in_time_is_cancelled() {
+async fn a_late_response_is_cancelled() {
     for (head, class) in [(false, Class::HeadTimeout), (true, Class::BodyTimeout)] {
         let (cancelled, cancellations) = mpsc::channel();
         let address = serve(move |_, stream| {
@@ -117,9 +117,9 @@ async fn an_answer_that_does_not_come_in_time_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_in_order_loses_no_request() {
+async fn a_graceful_goaway_loses_no_request() {
     for pace in [Pace::Closed, Pace::Open { rate: 400.0, poisson: false }] {
-        // Each connection answers five requests, says so before the fifth answer, and takes no more.
+        // Each connection serves five requests: it sends GOAWAY before the fifth response, and accepts no more.
         let address = serve(|_, stream| {
             let mut peer = Peer::greet(stream)?;
             for number in 0..5 {
@@ -166,7 +166,7 @@ async fn streams_that_a_server_leaves_behind_are_resets_with_its_reason() {
                 }
             }
             while peer.until(HEADERS)?.stream < 5 {}
-            // In one write, so that no further request can come between.
+            // In one write, so that no other request can come in between.
             let response = frame(HEADERS, END_HEADERS | END_STREAM, 1, STATUS_200);
             let leave = frame(GOAWAY, 0, 0, &[1_u32.to_be_bytes(), reason.to_be_bytes()].concat());
             peer.stream.write_all(&[response, leave].concat())?;
@@ -218,8 +218,8 @@ async fn a_server_that_takes_few_streams_is_given_no_more() {
 }
 
 #[tokio::test]
-async fn requests_that_time_out_make_room_for_others_on_the_same_connection() {
-    // Two streams at a time, of which the first two are never answered.
+async fn timed_out_requests_make_room_for_others_on_the_same_connection() {
+    // Two concurrent streams; the first two get no response.
     let address = serve(|_, stream| {
         let mut peer = Peer::greet(stream)?;
         peer.send(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 2])?;
@@ -259,7 +259,7 @@ async fn a_call_is_good_with_the_right_message_and_status_0_only() {
             peer.until(HEADERS)?;
             let frames = peer.until(DATA)?;
             assert_eq!((frames.payload, frames.flags), (call::message(call::REQUEST).to_vec(), END_STREAM));
-            // In two pieces, as a proxy may cut it.
+            // In two pieces, as from a proxy.
             let (first, rest) = content.split_at(700);
             let ends = if trailers.is_none() { END_STREAM } else { 0 };
             begin_connection(&mut peer, &[(DATA, 0, first), (DATA, ends, rest)])?;

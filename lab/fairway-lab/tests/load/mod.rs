@@ -1,4 +1,4 @@
-//! The load generator over real sockets: what it counts, what it calls errors, when requests are sent.
+//! The load generator over real sockets: its counts, its classes of errors, and when it sends requests.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,10 +23,10 @@ use fairway_testkit::{Backend, BackendResponse, ScriptStep, free_port};
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
-/// A timeout that a test lets pass. What has to happen before it takes milliseconds.
+/// A timeout that expires in a test. Everything that must happen earlier takes milliseconds.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// So many requests, one after another at a rate, over one connection.
+/// `requests` requests at a constant rate over one connection.
 fn plan(address: SocketAddr, requests: u64) -> Plan {
     let mut plan = Plan::for_url(&format!("http://{address}/")).unwrap();
     plan.pace = Pace::Open { rate: 200.0, poisson: false };
@@ -46,7 +46,7 @@ fn only_error(outcome: &Outcome) -> (Class, String) {
     (load.examples[0].class, load.examples[0].text.clone())
 }
 
-/// That every request was answered as expected, and over how many connections.
+/// Asserts that every request got the expected response, and the number of connections.
 fn all_ok(outcome: &Outcome) -> u64 {
     let load = &outcome.load;
     assert_eq!(load.counts.ok, load.counts.requests, "{:?} {:?}", load.errors, load.examples);
@@ -57,7 +57,7 @@ fn send(text: &str) -> ScriptStep {
     ScriptStep::Send(text.as_bytes().to_vec())
 }
 
-/// Asserts what a single request is called that a server answers with a script, and what is said of it.
+/// Asserts the class and the message of a single request to a scripted server.
 async fn script_is_called(script: Vec<ScriptStep>, class: Class, text: &str) {
     let backend = Backend::scripted(script).await;
     let mut plan = plan(backend.address(), 1);
@@ -70,7 +70,7 @@ async fn script_is_called(script: Vec<ScriptStep>, class: Class, text: &str) {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_told_by_where_it_broke_off_and_other_bytes_are_malformed() {
+async fn a_truncated_response_is_classified_by_its_position_and_other_bytes_are_malformed() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
     let part = "HTTP/1.1 200 OK\r\nConte";
     let longer = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab";
@@ -111,7 +111,7 @@ async fn a_connection_that_cannot_be_made_fails_each_request_that_needed_it() {
 }
 
 #[tokio::test]
-async fn a_connection_to_where_nothing_can_be_is_told_apart_from_one_that_is_refused() {
+async fn an_unreachable_address_is_distinguished_from_a_refused_connection() {
     // The broadcast address of loopback: TCP has no route to it, and nothing leaves the machine.
     let (class, text) = only_error(&run(plan("127.255.255.255:80".parse().unwrap(), 1)).await);
     assert_eq!(class, Class::ConnectOther);
@@ -119,12 +119,12 @@ async fn a_connection_to_where_nothing_can_be_is_told_apart_from_one_that_is_ref
 }
 
 #[tokio::test]
-async fn a_connection_that_is_not_taken_times_out() {
+async fn a_connection_that_is_not_accepted_times_out() {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
     socket.listen(0).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
-    // Fills the line of connections that nobody accepts.
+    // Fills the accept queue.
     let mut waiting = Vec::new();
     while let Ok(stream) = TcpStream::connect_timeout(&address, SHORT) {
         waiting.push(stream);
@@ -149,7 +149,7 @@ async fn tls_that_fails_is_not_taken_for_a_connection_that_fails() {
 }
 
 #[tokio::test]
-async fn statuses_and_routes_that_were_not_expected_have_classes_of_their_own() {
+async fn unexpected_statuses_and_routes_have_their_own_classes() {
     let backend = Backend::http(|request| match request.target.as_str() {
         "/busy" => BackendResponse::status(503, ""),
         "/other" => BackendResponse::with_headers(200, &[("X-Lab-Backend", "other")], ""),
@@ -169,7 +169,7 @@ async fn statuses_and_routes_that_were_not_expected_have_classes_of_their_own() 
 }
 
 #[tokio::test]
-async fn what_was_due_and_never_sent_is_said() {
+async fn due_and_unsent_requests_are_reported() {
     let backend = Backend::http(|_| BackendResponse::Silence).await;
     let mut plan = plan(backend.address(), 1_000);
     plan.pace = Pace::Open { rate: 1_000.0, poisson: false };
@@ -182,7 +182,7 @@ async fn what_was_due_and_never_sent_is_said() {
     assert!(load.errors[&Class::NotSent] >= 950, "{:?}", load.errors);
 }
 
-/// Answers one connection after another with an empty 200, and calls `before` with the number of each request.
+/// Serves one connection after another with empty 200 responses, and calls `before` with the number of each request.
 fn blocking_server(before: impl Fn(u64) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -228,7 +228,7 @@ async fn a_stall_is_seen_by_all_requests_that_were_due_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_constant_rate_is_kept_and_sums_agree() {
+async fn a_constant_rate_is_held_and_sums_agree() {
     let address = blocking_server(|_| {});
     let mut plan = plan(address, 0);
     plan.pace = Pace::Open { rate: 1_000.0, poisson: false };
@@ -246,7 +246,7 @@ async fn a_constant_rate_is_kept_and_sums_agree() {
 }
 
 #[tokio::test]
-async fn a_closed_loop_sends_exactly_as_many_as_it_may() {
+async fn a_closed_loop_sends_exactly_its_limit() {
     let collector = Collector::start("127.0.0.1:0".parse().unwrap()).unwrap();
     let record = Some(collector.address());
     let server = Server::start(Options { record, ..Options::default() }).unwrap();
@@ -262,13 +262,13 @@ async fn a_closed_loop_sends_exactly_as_many_as_it_may() {
         std::thread::yield_now();
     }
     server.end();
-    let seen = collector.totals();
-    assert_eq!((seen.requests, seen.repeated), (501, 0));
+    let totals = collector.totals();
+    assert_eq!((totals.requests, totals.repeated), (501, 0));
     collector.stop();
 }
 
 #[tokio::test]
-async fn each_request_may_have_a_connection_of_its_own_and_connections_of_http_2_carry_many() {
+async fn each_request_may_have_its_own_connection_and_http2_connections_carry_many() {
     for (spoken, pace, connections) in [
         (Spoken::Http1, Pace::Closed, 60),
         (Spoken::Http1, Pace::Open { rate: 500.0, poisson: true }, 60),
@@ -287,7 +287,7 @@ async fn each_request_may_have_a_connection_of_its_own_and_connections_of_http_2
     }
 }
 
-/// Sends every datagram back as `answer` makes it of its place and its bytes, until nothing comes any more.
+/// Responds to every datagram with the result of `answer` for its index and bytes, until none arrives any more.
 fn echo(response: impl Fn(usize, &[u8]) -> Option<Vec<u8>> + Send + 'static) -> SocketAddr {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -349,7 +349,7 @@ async fn a_connection_that_ended_while_it_was_idle_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_stopped_tells_what_there_is() {
+async fn a_stopped_stream_reports_its_results() {
     let server = Server::start(Options::default()).unwrap();
     let mut plan = plan(server.addresses()[0], 0);
     plan.bounds.requests = None;
@@ -371,7 +371,7 @@ async fn a_stream_that_is_stopped_tells_what_there_is() {
     server.end();
 }
 
-/// Opens a stream, lets it run to its last answer, and gives it back.
+/// Opens a stream, runs it to its last response, and returns it.
 async fn opened_and_run(plan: Plan, before: impl AsyncFn()) -> Stream {
     let mut stream = tokio::task::spawn_blocking(move || Stream::open(plan).unwrap()).await.unwrap();
     before().await;
@@ -387,7 +387,7 @@ async fn opened_and_run(plan: Plan, before: impl AsyncFn()) -> Stream {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_opened_sends_when_told_and_keeps_its_connections_until_it_is_joined() {
+async fn an_opened_stream_sends_on_command_and_keeps_its_connections_until_joined() {
     let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let mut plan = plan(backend.address(), 20);
     (plan.pace, plan.shape.connections) = (Pace::Closed, 4);
@@ -411,7 +411,7 @@ async fn connections_that_are_used_one_after_the_other_stay_open() {
     let nothing_is_opened_yet = async || assert_eq!(backend.open_count(), 0);
     let stream = opened_and_run(plan, nothing_is_opened_yet).await;
     assert_eq!((backend.request_count(), backend.connection_count(), backend.open_count()), (30, 30, 30));
-    // A stream that nobody joins closes them all the same.
+    // A stream closes its connections even if it is not joined.
     drop(stream);
     backend.wait_until("no connection is open", |backend| backend.open_count() == 0).await;
 }

@@ -1,4 +1,4 @@
-//! TLS: what was agreed upon, what could not be, and what that is called.
+//! TLS: negotiated parameters, failed handshakes, and the classes of their errors.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ fn only(version: TlsVersion) -> Option<TlsPlan> {
     Some(TlsPlan { versions: vec![version], ..TlsPlan::default() })
 }
 
-/// What a server with this configuration makes of a single request.
+/// The outcome of a single request to a server with this configuration.
 async fn class_with(config: ServerConfig, change: impl Fn(&mut Plan)) -> (Class, String) {
     let backend = Backend::https(config, |_| BackendResponse::ok("")).await;
     let mut plan = https(backend.address(), 1);
@@ -32,7 +32,7 @@ async fn class_with(config: ServerConfig, change: impl Fn(&mut Plan)) -> (Class,
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_choose_h2_is_told_from_one_that_breaks_down() {
+async fn a_server_without_h2_is_distinguished_from_a_broken_one() {
     let leaf = Authority::new("lab").leaf(&["a.test"]);
     let http2 = |plan: &mut Plan| plan.wire.protocol = Protocol::Http2;
     let (class, text) = class_with(leaf.server_config(&["http/1.1"]), http2).await;
@@ -77,7 +77,7 @@ async fn a_version_or_a_group_that_only_one_side_has_is_a_failure_of_tls() {
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_match_is_told_with_the_name() {
+async fn a_certificate_for_another_name_is_reported_with_the_name() {
     let authority = Authority::new("lab");
     let pem = authority.pem().to_owned();
     let (class, text) = class_with(authority.leaf(&["b.test"]).server_config(&["http/1.1"]), move |plan| {
@@ -94,7 +94,7 @@ async fn a_connection_that_ends_or_is_reset_within_the_handshake_is_a_failure_of
         let address = serve(move |_, mut stream| {
             stream.read_exact(&mut [0; 5])?;
             if is_reset {
-                // What was not read is enough: the kernel ends such a connection by a reset.
+                // Unread data makes the kernel reset the connection.
                 return Ok(());
             }
             stream.shutdown(std::net::Shutdown::Write)?;
@@ -130,14 +130,14 @@ fn shake_hands(
 }
 
 #[tokio::test]
-async fn http_2_is_agreed_upon_and_what_a_server_says_in_one_breath_with_its_handshake_is_not_lost() {
+async fn http2_is_negotiated_and_data_sent_with_the_handshake_is_not_lost() {
     let config = Arc::new(Authority::new("lab").leaf(&["a.test"]).server_config(&["h2"]));
     let address = serve(move |_, socket| {
         let settings = frame(SETTINGS, 0, 0, &[]);
         let mut stream = shake_hands(config.clone(), socket, &settings)?;
         stream.read_exact(&mut [0; 24])?;
         let mut peer = Peer { stream };
-        // An answer is given only to who has agreed to the settings.
+        // The server responds only after the client has acknowledged SETTINGS.
         let mut waiting = Vec::new();
         let mut is_agreed = false;
         loop {
@@ -166,7 +166,7 @@ async fn http_2_is_agreed_upon_and_what_a_server_says_in_one_breath_with_its_han
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_before_it_is_asked_is_malformed() {
+async fn a_server_that_speaks_first_is_malformed() {
     let config = Arc::new(Authority::new("lab").leaf(&["a.test"]).server_config(&["http/1.1"]));
     let address = serve(move |_, socket| {
         let mut stream = shake_hands(config.clone(), socket, b"220 smtp\r\n")?;
@@ -178,7 +178,7 @@ async fn a_server_that_speaks_before_it_is_asked_is_malformed() {
     assert_eq!(only_error(&run(plan).await).0, Class::Malformed);
 }
 
-/// What 20 handshakes one after the other come to.
+/// The counts of 20 sequential handshakes.
 async fn handshakes(mut config: ServerConfig, tickets: usize, tls: TlsPlan) -> Load {
     config.send_tls13_tickets = tickets;
     let backend =
@@ -191,7 +191,7 @@ async fn handshakes(mut config: ServerConfig, tickets: usize, tls: TlsPlan) -> L
 }
 
 #[tokio::test]
-async fn handshakes_are_resumed_unless_told_otherwise_and_what_they_settled_is_recorded() {
+async fn handshakes_are_resumed_by_default_and_their_parameters_recorded() {
     for (version, name, tickets) in [
         (TlsVersion::Tls12, "TLSv1.2", 0),
         (TlsVersion::Tls13, "TLSv1.3", 0),

@@ -1,4 +1,4 @@
-//! The report as a file: its size, what it says and does not, odd results, a disk that is full, several runs.
+//! The report as a file: its size and content, unusual results, a full disk, several runs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,7 @@ fn long_series_of_seven_peers_stay_within_four_megabytes() {
 }
 
 #[test]
-fn everything_that_was_found_is_on_the_page() {
+fn all_findings_are_on_the_page() {
     let page = page(&[synthetic(SMALL)]);
     for told in [
         "60 s instead of 180 s (--quick)",
@@ -53,7 +53,7 @@ fn everything_that_was_found_is_on_the_page() {
 }
 
 #[test]
-fn a_text_from_results_never_becomes_markup() {
+fn text_of_results_never_becomes_markup() {
     let page = page(&[synthetic(SMALL)]);
     assert!(page.contains("&lt;script&gt;window.harmed=1"));
     assert!(!page.contains(HOSTILE));
@@ -70,19 +70,19 @@ fn row_of_deliveries(page: &str, peer: &str) -> Vec<String> {
 }
 
 #[test]
-fn condensed_results_say_the_same_in_every_table() {
+fn condensed_results_give_the_same_tables() {
     let folder = tempfile::tempdir().unwrap();
-    let whole = folder.path().join("studies");
-    fs::create_dir(&whole).unwrap();
-    fairway_lab_measure::results::write(&whole, &synthetic(SMALL)).unwrap();
+    let full_folder = folder.path().join("studies");
+    fs::create_dir(&full_folder).unwrap();
+    fairway_lab_measure::results::write(&full_folder, &synthetic(SMALL)).unwrap();
     let run =
         |arguments: &[&str]| assert_eq!(laboratory(folder.path(), arguments).0, Some(0), "{arguments:?}");
     run(&["condense", "studies", "--out", "kept"]);
-    let size = |place: &str| fs::metadata(folder.path().join(place)).unwrap().len();
+    let size = |size_of: &str| fs::metadata(folder.path().join(size_of)).unwrap().len();
     assert!(size("kept/studies.json.gz") * 4 < size("studies/results.json"), "nothing was left out");
     let is_of_number = |letter: char| letter.is_ascii_digit() || letter == '.';
-    let tables = |place: &str| {
-        run(&["report", place, "-o", "all.html"]);
+    let tables = |tables_of: &str| {
+        run(&["report", tables_of, "-o", "all.html"]);
         let page = fs::read_to_string(folder.path().join("all.html")).unwrap();
         let tables = page.split("<table").skip(1).map(|rest| rest.split("</table>").next().unwrap());
         let text = tables.collect::<String>();
@@ -99,7 +99,7 @@ fn condensed_results_say_the_same_in_every_table() {
 }
 
 #[test]
-fn what_backends_saw_stands_beside_the_errors_with_a_dash_where_nobody_counted() {
+fn deliveries_are_shown_next_to_errors_with_a_dash_if_unknown() {
     let page = page(&[synthetic(SMALL)]);
     let fairway = row_of_deliveries(&page, "fairway");
     assert_eq!(fairway, ["120,000", "6,000", "120,000", "0", "0", "0", "0", "0"]);
@@ -127,7 +127,7 @@ fn a_partial_run_is_marked_at_the_top() {
 }
 
 #[test]
-fn odd_results_make_a_page_all_the_same() {
+fn unusual_results_make_a_valid_page() {
     let mut results = synthetic(SMALL);
     let measures: Vec<_> = results.runs.iter_mut().flat_map(|run| &mut run.measures).collect();
     for (at, measure) in measures.into_iter().enumerate() {
@@ -141,7 +141,7 @@ fn odd_results_make_a_page_all_the_same() {
         }
     }
     for run in &mut results.runs {
-        run.propagations.iter_mut().for_each(|one| one.ms.clear());
+        run.propagations.iter_mut().for_each(|entry| entry.ms.clear());
         run.spikes.iter_mut().for_each(|spike| spike.highest_ms = f64::NAN);
     }
     let bare = |run: &Run| Run {
@@ -162,7 +162,7 @@ fn odd_results_make_a_page_all_the_same() {
 }
 
 #[test]
-fn where_cpu_was_read_is_said_unless_it_was_the_kernels_own_counters() {
+fn the_source_of_cpu_figures_is_named_unless_it_is_the_kernel() {
     let mut results = synthetic(SMALL);
     let quiet = page(std::slice::from_ref(&results));
     assert!(!quiet.contains("kubelets") && !quiet.contains("no figure of CPU"));
@@ -197,7 +197,7 @@ fn figures_that_are_no_numbers_are_read_again_and_make_a_page() {
         for measure in &mut run.measures {
             (measure.load.rate, measure.load.latency.mean_ms) = (f64::NAN, f64::INFINITY);
         }
-        run.propagations.iter_mut().for_each(|one| one.ms.push(f64::NAN));
+        run.propagations.iter_mut().for_each(|entry| entry.ms.push(f64::NAN));
         run.spikes.iter_mut().for_each(|spike| spike.highest_ms = f64::NAN);
     }
     fairway_lab_measure::results::write(folder.path(), &odd).unwrap();
@@ -214,7 +214,7 @@ fn rounds() -> Results {
         for run in &first {
             let mut run = run.clone();
             run.round = round;
-            for point in run.measures.iter_mut().flat_map(|one| &mut one.load.latency.percentiles) {
+            for point in run.measures.iter_mut().flat_map(|entry| &mut entry.load.latency.percentiles) {
                 point.ms *= 1.0 + f64::from(round) / 10.0;
             }
             results.runs.push(run);
@@ -231,7 +231,7 @@ fn rounds_of_a_scenario_are_one_set_of_tables() {
         assert_eq!(page.matches(heading).count(), 1, "{heading}");
     }
     assert!(page.contains("5 rounds: counts are their sums, a percentile is the median of the rounds"));
-    // 5 times 120,000, none of which failed.
+    // 5 times 120,000 requests without a failure.
     assert!(page.contains("0 of 600,000") && page.contains("0 (0 – 6.15)"), "losses are sums");
     assert_eq!(row_of_deliveries(&page, "fairway")[0], "600,000");
     // The second of 5 rounds has 1.2 times the latency of the formula, the fifth 1.5 times; the median 1.3 times.
@@ -242,13 +242,13 @@ fn rounds_of_a_scenario_are_one_set_of_tables() {
         .collect();
     let [median, low, high, ..] = numbers[..] else { panic!("no range: {p99}") };
     assert!((median / low - 1.3 / 1.1).abs() < 0.02 && (high / median - 1.5 / 1.3).abs() < 0.02, "{p99}");
-    // A single round has none, and the page says so.
+    // A single round has no interval, and the page says so.
     let single = super::file::page(&[synthetic(SMALL)]);
     assert!(single.contains("Everything here is of one round") && !single.contains("5 rounds"));
 }
 
 #[test]
-fn runs_of_several_files_are_one_and_what_differs_stands_apart_with_its_reason() {
+fn runs_of_several_files_are_merged_and_different_ones_kept_apart_with_the_reason() {
     let (first, mut second) = (synthetic(SMALL), synthetic(SMALL));
     second.begun = "2026-02-03T04:05:06Z".to_owned();
     second.runs.truncate(2);
@@ -267,18 +267,22 @@ fn runs_of_several_files_are_one_and_what_differs_stands_apart_with_its_reason()
 }
 
 #[test]
-fn the_command_writes_the_report_and_says_where_and_what_it_cannot_use() {
+fn the_command_writes_the_report_and_names_it_and_unusable_input() {
     let folder = tempfile::tempdir().unwrap();
     fairway_lab_measure::results::write(folder.path(), &synthetic(SMALL)).unwrap();
     let run = folder.path().to_str().unwrap();
     let (code, told) = laboratory(folder.path(), &["report", run]);
     assert_eq!((code, told.trim()), (Some(0), format!("{run}/report.html").as_str()));
-    let place = folder.path().join("report.html");
-    assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o644);
+    let report = folder.path().join("report.html");
+    assert_eq!(fs::metadata(&report).unwrap().permissions().mode() & 0o777, 0o644);
     let elsewhere = folder.path().join("elsewhere.html");
     let (code, _) = laboratory(folder.path(), &["report", run, "-o", elsewhere.to_str().unwrap()]);
     assert_eq!(code, Some(0));
-    assert_eq!(fs::read(place).unwrap(), fs::read(elsewhere).unwrap(), "the same results give the same file");
+    assert_eq!(
+        fs::read(report).unwrap(),
+        fs::read(elsewhere).unwrap(),
+        "the same results give the same file"
+    );
 
     let (code, told) = laboratory(folder.path(), &["report", run, run]);
     assert!(code == Some(2) && told.contains("given twice"), "{told}");
@@ -290,7 +294,7 @@ fn the_command_writes_the_report_and_says_where_and_what_it_cannot_use() {
 }
 
 #[test]
-fn on_a_full_disk_the_report_before_stays_and_the_message_says_so() {
+fn on_a_full_disk_the_previous_report_stays_with_a_message() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("report.html"), "the report before").unwrap();
     fairway_lab_measure::results::write(folder.path(), &synthetic(SMALL)).unwrap();

@@ -1,5 +1,4 @@
-//! Synthetic results: made up by a formula, for tests of the report alone. Nothing here was measured, and every text
-//! says so.
+//! Synthetic results, computed by a formula for tests of the report. Nothing was measured, and every text says so.
 
 use fairway_lab_measure::results::{
     Bucket, Class, Delivered, Deliveries, Event, Example, Latency, Load, Measure, OverTime, Percentile,
@@ -31,11 +30,11 @@ const PERCENTS: [f64; 24] = [
 pub(crate) struct Extent {
     /// Seconds of each stream.
     pub seconds: u32,
-    /// Pieces of time a second.
+    /// Intervals per second.
     pub chunks: u32,
 }
 
-/// What most tests use.
+/// The results that most tests use.
 pub(crate) const SMALL: Extent = Extent { seconds: 60, chunks: 10 };
 
 struct Formula {
@@ -91,7 +90,7 @@ fn empty(scenario: &str, study: Option<&str>) -> Run {
     }))
 }
 
-/// Half of the peers deliver a few requests twice; one could not be counted, and one was not asked.
+/// Half of the peers deliver some requests twice; one has no counts, and one was not measured.
 fn count_deliveries(run: &mut Run) {
     for measure in &mut run.measures {
         let counts = measure.load.counts;

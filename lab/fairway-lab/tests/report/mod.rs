@@ -8,7 +8,7 @@ mod readme;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the command in a folder: its exit status, and what it says.
+/// Runs the command in a folder; returns its exit status and output.
 fn laboratory(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairway-lab"));
     let output = command.args(arguments).current_dir(folder).output().unwrap();

@@ -9,8 +9,8 @@ use super::laboratory;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-fn publish(root: &Path, more: &[&str]) -> (Option<i32>, String) {
-    laboratory(root, &[&["publish", "."], more].concat())
+fn publish(root: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    laboratory(root, &[&["publish", "."], arguments].concat())
 }
 
 /// The documents and the results without the history, as in an unpacked archive.
@@ -44,10 +44,10 @@ fn a_figure_that_was_changed_or_added_by_hand_is_refused() {
         ),
     ] {
         let folder = copy();
-        let place = folder.path().join(file);
-        let text = fs::read_to_string(&place).unwrap();
+        let path = folder.path().join(file);
+        let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(from), "{file} has {from}");
-        fs::write(&place, text.replacen(from, to, 1)).unwrap();
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
         let (code, told) = publish(folder.path(), &["--check"]);
         assert!(code == Some(1) && told.contains(expected), "{told}");
     }
@@ -56,19 +56,19 @@ fn a_figure_that_was_changed_or_added_by_hand_is_refused() {
 #[test]
 fn results_without_a_clean_revision_are_refused() {
     let folder = copy();
-    let place = folder.path().join("docs/results/cpu.json");
+    let path = folder.path().join("docs/results/cpu.json");
     let mut file: serde_json::Value =
-        serde_json::from_slice(&fairway_lab_measure::results::read_kept(&place).unwrap()).unwrap();
+        serde_json::from_slice(&fairway_lab_measure::results::read_kept(&path).unwrap()).unwrap();
     for revision in ["bb398aa with changes", "unknown"] {
         file["origin"]["revision"] = revision.into();
-        fs::write(&place, file.to_string()).unwrap();
+        fs::write(&path, file.to_string()).unwrap();
         let (code, told) = publish(folder.path(), &["--check"]);
         assert!(code == Some(1) && told.contains("docs/results/cpu.json names no clean revision"), "{told}");
     }
 }
 
 #[test]
-fn a_second_writing_changes_nothing() {
+fn publishing_twice_changes_nothing() {
     let folder = copy();
     let read = || {
         ["README.md", "docs/performance.md"].map(|file| fs::read_to_string(folder.path().join(file)).unwrap())

@@ -103,7 +103,7 @@ fn a_readme_with_missing_or_misplaced_markers_is_an_error_and_stays_unchanged() 
 }
 
 #[test]
-fn results_of_the_same_machine_share_a_table_and_those_of_another_machine_have_their_own() {
+fn results_of_one_machine_share_a_table_and_other_machines_have_their_own() {
     for (second_kernel, table_count, failed_requests, dates) in [
         ("6.0.0-synthetic", 1, "0 of 240,000", "2026-01-02 and 2031-01-01"),
         ("7.0.0-synthetic", 2, "0 of 120,000", "2031-01-01"),

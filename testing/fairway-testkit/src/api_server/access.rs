@@ -47,8 +47,8 @@ impl Access {
         let verb = request.verb();
         let name = target.name.as_deref().or_else(|| request.selected_name());
         let allows = |role: &Role| {
-            let here = role.namespace.is_none() || role.namespace == target.namespace;
-            here && role.rules.iter().any(|rule| rule.allows(verb, target, name))
+            let is_in_scope = role.namespace.is_none() || role.namespace == target.namespace;
+            is_in_scope && role.rules.iter().any(|rule| rule.allows(verb, target, name))
         };
         if self.roles.as_ref().is_none_or(|roles| roles.iter().any(allows)) {
             return None;
@@ -61,7 +61,7 @@ impl Access {
 
 impl Rule {
     fn allows(&self, verb: &str, target: &Target, name: Option<&str>) -> bool {
-        let has = |all: &[String], one: &str| all.iter().any(|it| it == one || it == "*");
+        let has = |all: &[String], contains: &str| all.iter().any(|it| it == contains || it == "*");
         let named =
             || self.resource_names.is_empty() || name.is_some_and(|name| has(&self.resource_names, name));
         has(&self.verbs, verb)

@@ -46,13 +46,14 @@ impl Definitions {
     fn page(&self, group: &str, version: Option<&str>) -> Page {
         let defined = self.0.get(group).into_iter().flatten();
         let versions: BTreeSet<&str> = defined.clone().map(|(version, _)| *version).collect();
-        let one = |version: &str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
+        let version_entry =
+            |version: &str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
         let Some(version) = version else {
             let Some(preferred) = versions.first() else { return Page::no_such_resource() };
-            let all: Vec<Value> = versions.iter().map(|version| one(version)).collect();
+            let all: Vec<Value> = versions.iter().map(|version| version_entry(version)).collect();
             let page = json!({
                 "kind": "APIGroup", "apiVersion": "v1", "name": group,
-                "versions": all, "preferredVersion": one(preferred),
+                "versions": all, "preferredVersion": version_entry(preferred),
             });
             return Page::ok(page.to_string());
         };

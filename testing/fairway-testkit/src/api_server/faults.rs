@@ -71,8 +71,8 @@ impl Failure {
         match self {
             Self::Forbidden => {
                 let user = "system:serviceaccount:edge:fairway";
-                let what = request.target.as_ref().map_or_else(String::new, |target| request.wish(target));
-                let message = format!("{} is forbidden: User \"{user}\" cannot {what}", request.resource());
+                let wish = request.target.as_ref().map_or_else(String::new, |target| request.wish(target));
+                let message = format!("{} is forbidden: User \"{user}\" cannot {wish}", request.resource());
                 Page::failure(403, "Forbidden", &message)
             }
             Self::Terminating => Page::detailed_failure(

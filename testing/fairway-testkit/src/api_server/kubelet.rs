@@ -8,7 +8,7 @@ use super::responses::Page;
 
 /// The annotation with the address that all ports of the pod lead to.
 pub const FORWARD_TO: &str = "testkit/forward-to";
-/// The annotation with what the pod has printed.
+/// The annotation that contains the log of the pod.
 pub const PRINTED: &str = "testkit/printed";
 
 /// A request to the kubelet.

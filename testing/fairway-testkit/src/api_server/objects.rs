@@ -71,13 +71,13 @@ impl Selection {
         Self { resource: resource.to_owned(), namespace: None, name: None, labels: Vec::new() }
     }
 
-    pub(super) fn covers(&self, place: &ObjectPath, labels: &Labels) -> bool {
+    pub(super) fn covers(&self, path: &ObjectPath, labels: &Labels) -> bool {
         let has = |(name, value): &(String, Option<String>)| {
             labels.get(name).is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
         };
-        place.resource == self.resource
-            && self.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace)
-            && self.name.as_ref().is_none_or(|name| *name == place.name)
+        path.resource == self.resource
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == path.namespace)
+            && self.name.as_ref().is_none_or(|name| *name == path.name)
             && self.labels.iter().all(has)
     }
 }
@@ -92,12 +92,12 @@ impl Objects {
         self.version
     }
 
-    pub(super) fn text(&self, place: &ObjectPath) -> Option<&Arc<str>> {
-        self.all.get(place).map(|stored| &stored.text)
+    pub(super) fn text(&self, path: &ObjectPath) -> Option<&Arc<str>> {
+        self.all.get(path).map(|stored| &stored.text)
     }
 
-    pub(super) fn value(&self, place: &ObjectPath) -> Option<Value> {
-        self.text(place).map(|text| read(text))
+    pub(super) fn value(&self, path: &ObjectPath) -> Option<Value> {
+        self.text(path).map(|text| read(text))
     }
 
     /// The texts of the objects that are selected, by namespace and name.
@@ -111,9 +111,9 @@ impl Objects {
 
     /// Stores an object with the next version and, unless it has one, with the uid of the one before or a new one. Gives its
     /// text.
-    pub(super) fn store(&mut self, place: ObjectPath, mut object: Value) -> Arc<str> {
+    pub(super) fn store(&mut self, path: ObjectPath, mut object: Value) -> Arc<str> {
         self.version += 1;
-        let before = self.all.get(&place);
+        let before = self.all.get(&path);
         let metadata = &mut object["metadata"];
         metadata["resourceVersion"] = json!(self.version.to_string());
         if metadata["uid"].is_null() {
@@ -129,25 +129,25 @@ impl Objects {
         let (text, labels) = (Arc::<str>::from(object.to_string()), Arc::new(labels));
         self.history.push(Event {
             version: self.version,
-            path: place.clone(),
+            path: path.clone(),
             before: before.map(|stored| stored.labels.clone()),
             after: Some(labels.clone()),
             object: text.clone(),
         });
-        self.all.insert(place, Stored { text: text.clone(), labels });
+        self.all.insert(path, Stored { text: text.clone(), labels });
         text
     }
 
     /// Gives the text of the object that was there, with the version of its end.
-    pub(super) fn delete(&mut self, place: &ObjectPath) -> Option<Arc<str>> {
-        let stored = self.all.remove(place)?;
+    pub(super) fn delete(&mut self, path: &ObjectPath) -> Option<Arc<str>> {
+        let stored = self.all.remove(path)?;
         self.version += 1;
         let mut gone = read(&stored.text);
         gone["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let object = Arc::<str>::from(gone.to_string());
         self.history.push(Event {
             version: self.version,
-            path: place.clone(),
+            path: path.clone(),
             before: Some(stored.labels),
             after: None,
             object: object.clone(),

@@ -14,7 +14,7 @@ pub struct ApiRequest {
     pub(super) path: String,
     pub(super) query: BTreeMap<String, String>,
     pub(super) body: Value,
-    /// `None` for paths that are neither object nor collection.
+    /// `None` for a path of neither an object nor a collection.
     pub(super) target: Option<Target>,
 }
 
@@ -88,10 +88,10 @@ impl ApiRequest {
 
     /// The verb and resource, in the words of a denial.
     pub(super) fn wish(&self, target: &Target) -> String {
-        let place =
+        let suffix =
             target.namespace.as_ref().map(|it| format!(" in the namespace \"{it}\"")).unwrap_or_default();
         let (verb, resource) = (self.verb(), target.resource_with_part());
-        format!("{verb} resource \"{resource}\" in API group \"{}\"{place}", target.group)
+        format!("{verb} resource \"{resource}\" in API group \"{}\"{suffix}", target.group)
     }
 
     /// Whether a parameter is `true`.
@@ -109,7 +109,7 @@ impl ApiRequest {
     }
 
     pub(super) fn selection(&self, target: &Target) -> Selection {
-        let one = |part: &str| match part.split_once('=') {
+        let requirement = |part: &str| match part.split_once('=') {
             Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
             None => (part.to_owned(), None),
         };
@@ -118,7 +118,7 @@ impl ApiRequest {
             resource: target.resource.clone(),
             namespace: target.namespace.clone(),
             name: self.selected_name().map(str::to_owned),
-            labels: labels.split(',').filter(|part| !part.is_empty()).map(one).collect(),
+            labels: labels.split(',').filter(|part| !part.is_empty()).map(requirement).collect(),
         }
     }
 }

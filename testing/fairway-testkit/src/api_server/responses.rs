@@ -59,8 +59,8 @@ pub(super) fn page(request: &ApiRequest, target: &Target, objects: &mut Objects)
     }
 }
 
-fn write(request: &ApiRequest, part: Option<&str>, place: ObjectPath, objects: &mut Objects) -> Page {
-    let mut object = objects.value(&place).unwrap_or_default();
+fn write(request: &ApiRequest, part: Option<&str>, path: ObjectPath, objects: &mut Objects) -> Page {
+    let mut object = objects.value(&path).unwrap_or_default();
     let based_on = request.body.pointer("/metadata/resourceVersion");
     if based_on.is_some_and(|version| *version != object["metadata"]["resourceVersion"]) {
         return Page::failure(409, "Conflict", "it was changed in between");
@@ -76,7 +76,7 @@ fn write(request: &ApiRequest, part: Option<&str>, place: ObjectPath, objects: &
         let manager = request.query.get("fieldManager").map_or("unknown", String::as_str);
         note_writer(&mut object, manager);
     }
-    Page::ok(&*objects.store(place, object))
+    Page::ok(&*objects.store(path, object))
 }
 
 /// Notes who wrote the status of an object last.
@@ -92,11 +92,11 @@ fn create(request: &ApiRequest, target: &Target, objects: &mut Objects) -> Page 
     if let Some(namespace) = &target.namespace {
         object["metadata"]["namespace"] = json!(namespace);
     }
-    let place = ObjectPath::from_object(&target.resource, &object);
-    if objects.text(&place).is_some() {
-        return Page::failure(409, "AlreadyExists", &format!("there is {} {}", target.resource, place.name));
+    let path = ObjectPath::from_object(&target.resource, &object);
+    if objects.text(&path).is_some() {
+        return Page::failure(409, "AlreadyExists", &format!("there is {} {}", target.resource, path.name));
     }
-    Page { status: 201, ..Page::ok(&*objects.store(place, object)) }
+    Page { status: 201, ..Page::ok(&*objects.store(path, object)) }
 }
 
 /// A page of a list.

@@ -17,7 +17,7 @@ use super::watch::Watch;
 
 /// A response to a client.
 pub enum ApiResponse {
-    /// All of it at once.
+    /// Sends the whole body in one piece.
     Page(Page),
     /// The lines of a watch, with status 200.
     Watch(Watch),
@@ -109,7 +109,7 @@ impl ApiServer {
         self.change(|state| state.definitions.of_group(group).clear());
     }
 
-    /// The minor version of Kubernetes that it has.
+    /// The minor version of Kubernetes that it reports.
     pub fn set_minor_version(&self, minor: u32) {
         self.change(|state| state.minor = minor);
     }

@@ -45,13 +45,13 @@ async fn lists_come_in_pages() {
     assert!(first.contains("\"continue\":\"2\"") && first.contains("\"value\":4"), "{first}");
     let rest = read_until(&server, "/api/v1/things?limit=2&continue=2", "]}").await;
     assert!(!rest.contains("\"continue\"") && rest.contains("\"name\":\"c\""), "{rest}");
-    let one =
+    let first_page =
         read_until(&server, "/api/v1/namespaces/shop/things?fieldSelector=metadata.name%3Da", "]}").await;
-    assert!(one.contains("\"name\":\"a\"") && !one.contains("\"name\":\"b\""), "{one}");
+    assert!(first_page.contains("\"name\":\"a\"") && !first_page.contains("\"name\":\"b\""), "{first_page}");
 }
 
 #[tokio::test]
-async fn a_watch_has_what_changed_after_its_list() {
+async fn a_watch_reports_changes_after_its_list() {
     let server = ListeningServer::start().await;
     for (name, value) in [("old", 1), ("late", 2)] {
         server.put("things", object(name, value));
@@ -81,7 +81,7 @@ async fn objects_are_made_replaced_and_patched_at_the_version_that_they_have() {
 }
 
 #[tokio::test]
-async fn from_the_first_role_on_only_what_roles_allow_is_permitted() {
+async fn once_a_role_exists_only_permitted_requests_are_allowed() {
     let server = ListeningServer::start().await;
     server.put("things", object("a", 1));
     let rules = json!([
@@ -97,12 +97,12 @@ async fn from_the_first_role_on_only_what_roles_allow_is_permitted() {
     }
     assert!(written(&server, ("PUT", &status), &json!({ "status": 1 })).await.starts_with("HTTP/1.1 200"));
     assert_eq!(server.denied_requests(), [""; 0]);
-    let here = "in API group \"x\" in the namespace \"shop\"";
+    let scope = "in API group \"x\" in the namespace \"shop\"";
     let refusals = [
-        ("PATCH", &*status, format!("cannot patch resource \"things/status\" {here}")),
-        ("PUT", &one, format!("cannot update resource \"things\" {here}")),
+        ("PATCH", &*status, format!("cannot patch resource \"things/status\" {scope}")),
+        ("PUT", &one, format!("cannot update resource \"things\" {scope}")),
         ("GET", "/apis/x/v1/things", "cannot list resource \"things\" in API group \"x\"".to_owned()),
-        ("GET", &format!("{path}/b"), format!("cannot get resource \"things\" {here}")),
+        ("GET", &format!("{path}/b"), format!("cannot get resource \"things\" {scope}")),
     ];
     for (method, path, _) in &refusals {
         assert!(written(&server, (method, path), &json!({})).await.starts_with("HTTP/1.1 403"), "{path}");

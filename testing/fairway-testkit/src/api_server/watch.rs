@@ -21,7 +21,7 @@ pub struct Watch {
     first: VecDeque<First>,
     /// The watch's position in the history.
     at: usize,
-    /// It was open while nothing came through.
+    /// The watch was open while the connection was stalled.
     is_lost: bool,
 }
 
@@ -93,7 +93,7 @@ impl Watch {
         }
     }
 
-    /// Waits for a change of the state since the last step; for ever once the server is gone.
+    /// Waits for a change of the state since the last step; forever once the server has stopped.
     pub(super) async fn wait_for_change(&mut self) {
         if self.bell.changed().await.is_err() {
             std::future::pending::<()>().await;

@@ -22,7 +22,7 @@ impl Conversation {
     /// Runs until the behaviour is over, the other side leaves, or the test decides.
     pub(super) async fn run(mut self, behaviour: &Behaviour, mut fate: watch::Receiver<Option<Ending>>) {
         let decided = async {
-            // An error means that the backend itself is gone.
+            // Fails only if the backend was dropped.
             fate.wait_for(Option::is_some).await.ok().and_then(|ending| *ending).unwrap_or(Ending::Close)
         };
         let outcome = tokio::select! {
@@ -39,7 +39,7 @@ impl Conversation {
             Ok(Ending::Vanish) => match self.input.stream.vanish() {
                 Ok(()) => {
                     self.record.set_state(self.number, ConnectionState::Vanished);
-                    // The backend is gone, which ends it too.
+                    // The backend was dropped, which also ends the connection.
                     let _ = fate.wait_for(|fate| *fate != Some(Ending::Vanish)).await;
                     ConnectionState::Ended
                 }
@@ -123,12 +123,12 @@ impl Conversation {
         Ok(())
     }
 
-    async fn expect(&mut self, wanted: &[u8]) -> io::Result<()> {
-        let got = self.input.exactly(wanted.len()).await?;
-        if got == wanted {
+    async fn expect(&mut self, expected: &[u8]) -> io::Result<()> {
+        let got = self.input.exactly(expected.len()).await?;
+        if got == expected {
             return Ok(());
         }
-        let (wanted, got) = (String::from_utf8_lossy(wanted), String::from_utf8_lossy(&got));
+        let (wanted, got) = (String::from_utf8_lossy(expected), String::from_utf8_lossy(&got));
         Err(Malformed(format!("expected {wanted:?}, got {got:?}")).into())
     }
 

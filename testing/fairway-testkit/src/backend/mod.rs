@@ -171,7 +171,7 @@ impl Backend {
         contents.connections.iter().filter(|(connection, _)| states.contains(&connection.state)).count()
     }
 
-    /// Every `X-Request-Number` with how often it came.
+    /// How often each `X-Request-Number` was received.
     pub fn deliveries(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for number in self.shared.record.contents().requests.iter().filter_map(RecordedRequest::number) {
@@ -180,13 +180,13 @@ impl Backend {
         counts
     }
 
-    /// The `X-Request-Number`s that came more than once.
+    /// The `X-Request-Number`s received more than once.
     pub fn duplicates(&self) -> BTreeMap<String, usize> {
         self.deliveries().into_iter().filter(|(_, count)| *count > 1).collect()
     }
 
     /// Waits until `condition` holds, looking again whenever something was recorded.
-    pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+    pub async fn wait_until(&self, expectation: &str, condition: impl Fn(&Self) -> bool) {
         let mut changes = self.shared.record.changes();
         let received = timeout(WAIT_TIMEOUT, async {
             while !condition(self) {
@@ -194,7 +194,7 @@ impl Backend {
             }
         });
         if received.await.is_err() {
-            panic!("not within {WAIT_TIMEOUT:?}: {what}; connections {:#?}", self.connections());
+            panic!("not within {WAIT_TIMEOUT:?}: {expectation}; connections {:#?}", self.connections());
         }
     }
 

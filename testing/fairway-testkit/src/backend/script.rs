@@ -75,7 +75,7 @@ impl BackendResponse {
         Self::status(200, body)
     }
 
-    /// The same bytes, held until the test releases them.
+    /// The same bytes, sent when the test releases them.
     pub fn hold(self) -> Self {
         match self {
             Self::Bytes(bytes) | Self::ThenClose(bytes) | Self::ThenReset(bytes) => Self::Held(bytes),

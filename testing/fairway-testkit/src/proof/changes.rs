@@ -53,15 +53,15 @@ impl Observers {
 
     /// The time from `began` until all connections are redirected to `label`.
     pub(super) async fn agree(&mut self, label: &str, began: Instant) -> Duration {
-        let wanted = format!("https://{label}.test/");
-        while !self.all_see(&wanted).await {
-            assert!(began.elapsed() < WAIT_TIMEOUT, "{wanted} is not served");
+        let url = format!("https://{label}.test/");
+        while !self.all_see(&url).await {
+            assert!(began.elapsed() < WAIT_TIMEOUT, "{url} is not served");
             sleep(PROBE_INTERVAL).await;
         }
         began.elapsed()
     }
 
-    async fn all_see(&mut self, wanted: &str) -> bool {
+    async fn all_see(&mut self, url: &str) -> bool {
         let request = self.request.bytes();
         for client in &mut self.clients {
             client.send(&request).await.expect("the connection stays");
@@ -69,7 +69,7 @@ impl Observers {
         let mut agree = true;
         for client in &mut self.clients {
             let response = client.read_response().await.expect("an answer comes");
-            agree &= response.header("location").is_some_and(|location| location.starts_with(wanted));
+            agree &= response.header("location").is_some_and(|location| location.starts_with(url));
         }
         agree
     }

@@ -11,11 +11,11 @@ use serde::Serialize;
 pub struct Deliveries {
     /// GETs that arrived at least once.
     pub gets: u64,
-    /// Further deliveries of them, which retries make and may make.
+    /// Repeated deliveries of idempotent requests, which retries may cause.
     pub gets_again: u64,
     /// POSTs that arrived at least once.
     pub posts: u64,
-    /// Further deliveries of them, which must not be.
+    /// Repeated deliveries of POSTs, which must not happen.
     pub posts_again: u64,
     /// The numbers of some POSTs that arrived more than once.
     pub examples: Vec<u64>,
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_number_is_a_duplicate_only_with_the_same_method() {
+    fn a_number_is_a_duplicate_only_with_the_same_method() {
         let found = Deliveries::from_lines("POST 1\nGET 1\nGET 2\nGET 2\nPOST 3\nPOST 3\nPOST 3\n").unwrap();
         let expected = Deliveries { gets: 2, gets_again: 1, posts: 2, posts_again: 2, examples: vec![3] };
         assert_eq!(found, expected);

@@ -29,7 +29,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Stops it: it sends no further responses.
+    /// Stops the replica without further responses.
     pub fn terminate(&self) {
         self.program.terminate().expect("nobody else ends a backend");
     }

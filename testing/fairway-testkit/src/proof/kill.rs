@@ -28,7 +28,7 @@ pub enum Body {
     Chunked,
 }
 
-/// A kind of client and what it saw.
+/// A kind of client and its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cut {
     /// Its protocol.
@@ -37,7 +37,7 @@ pub struct Cut {
     pub version: &'static str,
     /// The backend's response.
     pub body: Body,
-    /// What it saw, and how often.
+    /// The results and their counts.
     pub seen: BTreeMap<ClientView, u64>,
 }
 

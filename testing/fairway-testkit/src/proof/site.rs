@@ -122,15 +122,15 @@ impl Site {
     }
 
     /// Starts `binary` with two workers and waits until it is ready.
-    pub async fn serve(&self, binary: &Path, more: &[&str]) -> Fairway {
-        let arguments = [&WORKERS, more].concat();
+    pub async fn serve(&self, binary: &Path, flags: &[&str]) -> Fairway {
+        let arguments = [&WORKERS, flags].concat();
         Fairway::ready(binary, self.manifests.path(), &arguments).await
     }
 
     /// As [`Site::serve`] in a process that may open `limit` files.
-    pub(crate) async fn serve_with_open_files(&self, limit: u32, binary: &Path, more: &[&str]) -> Fairway {
+    pub(crate) async fn serve_with_open_files(&self, limit: u32, binary: &Path, flags: &[&str]) -> Fairway {
         let manifests = self.manifests.path().display().to_string();
-        let arguments = [&WORKERS, more, &["--manifests", &manifests]].concat();
+        let arguments = [&WORKERS, flags, &["--manifests", &manifests]].concat();
         Fairway::start_with_open_files(limit, binary, &arguments).until_ready().await
     }
 

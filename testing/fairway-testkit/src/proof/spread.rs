@@ -89,7 +89,7 @@ impl Spread {
         self.times.iter().filter(|placed| placed.busiest_worker() <= self.share()).count()
     }
 
-    /// Violations of what is promised.
+    /// Violations of the promise.
     pub fn broken_promises(&self) -> Option<String> {
         (self.uneven() > 0).then(|| {
             format!(
@@ -104,7 +104,7 @@ impl Spread {
     }
 }
 
-/// Opens `connections` connections `times` times, each time after those before were gone.
+/// Opens `connections` connections `times` times, after the previous ones have closed.
 pub async fn spread(binary: &Path, scheme: Scheme, connections: usize, times: usize) -> io::Result<Spread> {
     let site = Site::new();
     let _fleet = Fleet::start(&site, binary, ENDPOINTS).await;

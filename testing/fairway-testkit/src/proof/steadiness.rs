@@ -31,7 +31,7 @@ pub struct Steadiness {
     pub changes_of_each_kind: usize,
     /// Connections that were open all the time.
     pub connections: usize,
-    /// Requests answered on them.
+    /// Responses on these connections.
     pub answered: u64,
     /// Connections that Fairway closed or announced to close.
     pub closed: u64,
@@ -65,34 +65,34 @@ pub async fn steady(binary: &Path, times: usize) -> Steadiness {
     let mut found =
         Steadiness { changes_of_each_kind: times, connections: clients.len(), ..Steadiness::default() };
     while let Some(done) = clients.join_next().await {
-        let one = done.expect("a client does not panic");
-        found.answered += one.answered;
-        found.closed += one.closed;
-        found.wrong += one.wrong;
+        let client = done.expect("a client does not panic");
+        found.answered += client.answered;
+        found.closed += client.closed;
+        found.wrong += client.wrong;
     }
     found
 }
 
 /// Sends requests on one connection until stopped or until the connection ends.
 async fn client(endpoint: Endpoint, stop: Arc<AtomicBool>) -> Steadiness {
-    let mut seen = Steadiness::default();
+    let mut counts = Steadiness::default();
     let mut client = endpoint.connect().await.expect("Fairway takes connections");
     let request = Request::get(HOST, &format!("/bytes/{RESPONSE_BYTES}"));
     loop {
         // Read before the request: the last one comes after the last change.
         let last = stop.load(Ordering::Relaxed);
         let Ok((answer, stays)) = client.exchange_once(&request).await else {
-            seen.closed += 1;
-            return seen;
+            counts.closed += 1;
+            return counts;
         };
-        seen.answered += 1;
-        seen.wrong += u64::from(answer.status != 200 || answer.body.len() != RESPONSE_BYTES);
-        seen.closed += u64::from(!stays);
+        counts.answered += 1;
+        counts.wrong += u64::from(answer.status != 200 || answer.body.len() != RESPONSE_BYTES);
+        counts.closed += u64::from(!stays);
         if !stays {
-            return seen;
+            return counts;
         }
         if last {
-            return seen;
+            return counts;
         }
         sleep(REQUEST_INTERVAL).await;
     }
@@ -102,11 +102,12 @@ async fn change_route(site: &Site, fairway: &Fairway, change: usize) {
     let label = format!("n{change}");
     site.redirect("/moved", &label);
     let endpoint = site.endpoint(fairway, Scheme::Plain);
-    let wanted = format!("https://{label}.test/");
+    let url = format!("https://{label}.test/");
     eventually("the changed route is served", WAIT_TIMEOUT, || async {
         let Ok(mut client) = endpoint.connect().await else { return false };
         let response = client.exchange(&Request::get(HOST, "/moved").close()).await;
-        response.is_ok_and(|answer| answer.header("location").is_some_and(|to| to.starts_with(&wanted)))
+        response
+            .is_ok_and(|answer| answer.header("location").is_some_and(|location| location.starts_with(&url)))
     })
     .await;
 }

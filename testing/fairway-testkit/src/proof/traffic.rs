@@ -55,7 +55,7 @@ pub struct Tally {
     pub gets: Outcomes,
     /// POSTs.
     pub posts: Outcomes,
-    /// Connections that were made.
+    /// Connections opened.
     pub connections: u64,
     /// From the first byte of a request to the last byte of its response.
     pub latency: Delays,

@@ -151,14 +151,14 @@ async fn a_command_that_does_not_watch_reads_everything_once() {
         read_once(&client(&server, Arc::default()), &Selection::default()).await.unwrap();
     let mut changes = texts(&changes);
     changes.sort();
-    let whole = [
+    let all_objects = [
         "+EndpointSlice shop/web",
         "+Ingress bank/web",
         "+Ingress shop/web",
         "+Secret shop/tls",
         "+Service shop/web",
     ];
-    assert_eq!(changes, whole);
+    assert_eq!(changes, all_objects);
     let [found] = &*diagnostics else { panic!("{diagnostics:?}") };
     assert_eq!(found.code, "no-permission");
     server.fail(Failure::Forbidden, requests_for("ingresses"));

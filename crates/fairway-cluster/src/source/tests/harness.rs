@@ -116,10 +116,10 @@ impl Harness {
     }
 
     /// Waits until `holds`, recording what is sent.
-    pub(super) async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
+    pub(super) async fn until(&mut self, expectation: &str, holds: impl Fn(&Self) -> bool) -> Duration {
         let started = Instant::now();
         while !holds(self) {
-            assert!(started.elapsed() < LIMIT, "{what} never came; {:#?}", self.condition());
+            assert!(started.elapsed() < LIMIT, "{expectation} never came; {:#?}", self.condition());
             while self.poll().is_some() {}
             time::sleep(Duration::from_millis(1)).await;
         }

@@ -39,14 +39,14 @@ async fn the_first_batch_has_everything_once_every_list_is_complete() {
     server.heal();
     let mut first = texts(&harness.batch().await.changes);
     first.sort();
-    let whole = [
+    let all_objects = [
         "+EndpointSlice shop/web",
         "+Ingress shop/web",
         "+IngressClass fairway",
         "+Secret shop/tls",
         "+Service shop/web",
     ];
-    assert_eq!(first, whole);
+    assert_eq!(first, all_objects);
     assert!(harness.condition().is_synced(), "{:#?}", harness.condition());
 }
 

@@ -56,14 +56,14 @@ impl Tracker {
     }
 
     fn watch_gateway_kind(&mut self, kind: Kind, version: &'static str) {
-        let mut wanted = self.scope.selection.gateway_collections(kind, version);
+        let mut collections = self.scope.selection.gateway_collections(kind, version);
         if kind.is_namespaced() {
             // Namespaces that were selected by their labels.
             let selected = self.entries.keys().filter(|(kind, _)| *kind == WatchedKind::NamespaceNames);
             let within = |key: &Arc<str>| Collection::within(kind, key).in_version(version);
-            wanted.extend(selected.map(|(_, key)| within(&key.name)));
+            collections.extend(selected.map(|(_, key)| within(&key.name)));
         }
-        for collection in wanted {
+        for collection in collections {
             self.ensure_watch(collection);
         }
     }

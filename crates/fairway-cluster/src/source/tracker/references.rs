@@ -69,8 +69,8 @@ impl Tracker {
     fn request_fetch(&mut self, id: WatchId, object: ObjectRef) {
         let Some((kind, key)) = watched_name(&object) else { return };
         if self.fetching.insert(object.clone()) {
-            let one = Collection::one(kind, &key.namespace, &key.name);
-            self.outbox.actions.push(Action::Fetch(id, one, object));
+            let collection = Collection::one(kind, &key.namespace, &key.name);
+            self.outbox.actions.push(Action::Fetch(id, collection, object));
         }
     }
 

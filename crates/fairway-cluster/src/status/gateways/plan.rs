@@ -99,8 +99,10 @@ pub(super) fn removes_ports(existing: &Service, desired: &DesiredService) -> boo
 }
 
 /// The ports of Gateways, oldest Gateway first.
-pub(super) fn ports_by_gateway_age(wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>) -> Vec<(&ObjectKey, u16)> {
-    let mut gateways: Vec<_> = wanted.iter().collect();
+pub(super) fn ports_by_gateway_age(
+    wanted_gateways: &OrdMap<ObjectKey, Arc<WantedGateway>>,
+) -> Vec<(&ObjectKey, u16)> {
+    let mut gateways: Vec<_> = wanted_gateways.iter().collect();
     gateways.sort_by_key(|(key, gateway)| (gateway.created.unwrap_or(i64::MAX), *key));
     gateways
         .into_iter()
@@ -127,8 +129,8 @@ pub(super) fn slice_edits(
     copies: &Slices,
 ) -> Vec<SliceEdit> {
     let copied = |it: &DesiredService| slices::desired(service, &it.service, pods.iter().map(|it| &**it));
-    let wanted = desired.map(copied).unwrap_or_default();
-    slices::edits(copies.iter().map(|(key, slice)| (key, &**slice)), &wanted)
+    let desired_copies = desired.map(copied).unwrap_or_default();
+    slices::edits(copies.iter().map(|(key, slice)| (key, &**slice)), &desired_copies)
 }
 
 /// The versions of all slices.

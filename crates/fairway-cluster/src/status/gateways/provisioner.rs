@@ -120,8 +120,8 @@ impl GatewayKeeper {
         options: GatewayKeeperOptions,
     ) -> Self {
         let list = ObjectKey::new(&own.namespace, &format!("{election_id}-gateway-ports"));
-        let places = SourceKeys { list: &list, pods: &options.pods, namespaces: &options.namespaces };
-        let sources = GatewaySources::follow(client.clone(), refusals.clone(), &places);
+        let source_keys = SourceKeys { list: &list, pods: &options.pods, namespaces: &options.namespaces };
+        let sources = GatewaySources::follow(client.clone(), refusals.clone(), &source_keys);
         Self {
             edits: GatewayWriter::new(client, refusals),
             sources,
@@ -184,7 +184,11 @@ impl GatewayKeeper {
     }
 
     /// The port allocation. The leader allocates missing ports, and restores a list that was deleted or emptied.
-    async fn update_ports(&mut self, wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>, part: Duties) -> Ports {
+    async fn update_ports(
+        &mut self,
+        gateways: &OrdMap<ObjectKey, Arc<WantedGateway>>,
+        part: Duties,
+    ) -> Ports {
         let (seen, now) = (self.sources.port_list(), Instant::now());
         self.written.take_if(|it| it.is_shown_by(seen.as_deref()) || now >= it.at + WATCH_DELAY);
         self.written.iter().for_each(|it| self.efforts.schedule_look(it.at + WATCH_DELAY));
@@ -196,7 +200,7 @@ impl GatewayKeeper {
         self.known_ports.clone_from(&assigned);
         let mut settled = assigned.clone();
         let differs =
-            settled.settle(ports_by_gateway_age(wanted).into_iter(), part.knows_all, self.options.ports);
+            settled.settle(ports_by_gateway_age(gateways).into_iter(), part.knows_all, self.options.ports);
         if !part.leads || !(differs || is_lost) || self.efforts.must_wait(&WriteTask::PortList, "", now) {
             return assigned;
         }
@@ -295,13 +299,13 @@ impl GatewayKeeper {
             * u32::try_from(slices::write_rank(pods.iter().map(|it| &**it), &self.own_name)).unwrap_or(60);
         let mut differing = BTreeMap::new();
         for (key, service) in &services {
-            let own = copies.get(key).unwrap_or(&no_copies);
+            let own_copies = copies.get(key).unwrap_or(&no_copies);
             let edits = match plan.desired(key, service) {
                 Some(desired) if !part.knows_all && removes_ports(service, desired) => continue,
-                Some(desired) => slice_edits(service, Some(desired), &pods, own),
+                Some(desired) => slice_edits(service, Some(desired), &pods, own_copies),
                 // The ports may soon belong to another Gateway.
                 None if part.knows_all && owner(key, service, resources).is_some() => {
-                    slice_edits(service, None, &pods, own)
+                    slice_edits(service, None, &pods, own_copies)
                 }
                 None => continue,
             };
@@ -310,7 +314,7 @@ impl GatewayKeeper {
             }
             let since = self.differing.get(key).copied().unwrap_or(now);
             differing.insert(key.clone(), since);
-            let (task, seen) = (WriteTask::Slices(key.clone()), joined_versions(own));
+            let (task, seen) = (WriteTask::Slices(key.clone()), joined_versions(own_copies));
             if now < since + wait {
                 self.efforts.schedule_look(since + wait);
             } else if !self.efforts.must_wait(&task, &seen, now) {
@@ -320,7 +324,7 @@ impl GatewayKeeper {
         self.differing = differing;
     }
 
-    async fn write_slices(&mut self, task: WriteTask, seen: String, edits: &[SliceEdit]) {
+    async fn write_slices(&mut self, task: WriteTask, current_text: String, edits: &[SliceEdit]) {
         for edit in edits {
             match self.edits.write_slice(edit).await {
                 // Another replica was faster: its watch event is on its way.
@@ -328,7 +332,7 @@ impl GatewayKeeper {
                 Err(failure) => return self.efforts.record_failure(task, &failure, Instant::now()),
             }
         }
-        self.efforts.record_success(task, seen, Instant::now());
+        self.efforts.record_success(task, current_text, Instant::now());
     }
 
     /// Reports to the pipeline where Gateways are, if that changed.
@@ -368,8 +372,8 @@ impl GatewayKeeper {
             addresses: GatewayAddresses::Pending(SOURCES_REFUSED.into()),
             ..Placement::default()
         });
-        let wanted = view.outcome.translation.gateway.wanted_gateways.keys().cloned();
-        self.send_placements(wanted.map(|gateway| (gateway, nowhere.clone())).collect());
+        let gateway_keys = view.outcome.translation.gateway.wanted_gateways.keys().cloned();
+        self.send_placements(gateway_keys.map(|gateway| (gateway, nowhere.clone())).collect());
     }
 
     fn send_placements(&mut self, now: BTreeMap<ObjectKey, Arc<Placement>>) {
@@ -413,9 +417,9 @@ impl GatewayKeeper {
 
 impl WrittenList {
     /// Whether the watch has caught up.
-    fn is_shown_by(&self, seen: Option<&ConfigMap>) -> bool {
+    fn is_shown_by(&self, current: Option<&ConfigMap>) -> bool {
         let version = |map: &ConfigMap| map.metadata.resource_version.as_deref()?.parse::<u64>().ok();
-        seen.is_some_and(|seen| version(seen) >= version(&self.map))
+        current.is_some_and(|seen| version(seen) >= version(&self.map))
     }
 }
 
@@ -444,8 +448,9 @@ fn is_programmed(gateway: &Gateway) -> bool {
 
 /// Whether each port with a served listener is bound or has failed. Other ports are never bound, so waiting for them would never
 /// end.
-fn is_settled(wanted: &WantedGateway, placement: &Placement) -> bool {
-    let mut served = wanted.served.iter().filter_map(|(protocol, number)| placement.port(*protocol, *number));
+fn is_settled(gateway: &WantedGateway, placement: &Placement) -> bool {
+    let mut served =
+        gateway.served.iter().filter_map(|(protocol, number)| placement.port(*protocol, *number));
     served.all(|port| port.bind.is_empty() || port.state != PortState::Pending)
 }
 

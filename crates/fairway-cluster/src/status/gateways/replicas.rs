@@ -93,10 +93,10 @@ pub(super) struct LeaderView<'a> {
 }
 
 impl PeerReplicas {
-    pub(super) fn new(asker: Option<ReplicaClient>, own: Arc<str>) -> Self {
+    pub(super) fn new(asker: Option<ReplicaClient>, own_pod: Arc<str>) -> Self {
         Self {
             asker,
-            own_name: own,
+            own_name: own_pod,
             agreement: Agreement::default(),
             leads: false,
             asking: JoinSet::new(),
@@ -170,14 +170,18 @@ impl PeerReplicas {
 }
 
 /// The other ready pods, each with one address.
-fn replica_addresses(pods: &[Arc<EndpointSlice>], own: &str, is_ipv4: bool) -> BTreeMap<Arc<str>, IpAddr> {
+fn replica_addresses(
+    pods: &[Arc<EndpointSlice>],
+    own_pod: &str,
+    is_ipv4: bool,
+) -> BTreeMap<Arc<str>, IpAddr> {
     let mut found = BTreeMap::<Arc<str>, IpAddr>::new();
     for endpoint in pods.iter().flat_map(|slice| slice.endpoints.iter().flatten()) {
         // A missing condition counts as true (EndpointSlice API reference).
         let ready = endpoint.conditions.as_ref().and_then(|it| it.ready).unwrap_or(true);
         let name = endpoint.target_ref.as_ref().and_then(|pod| pod.name.as_deref());
         let ip = endpoint.addresses.first().and_then(|ip| ip.parse::<IpAddr>().ok());
-        let (Some(name), Some(ip)) = (name.filter(|name| ready && *name != own), ip) else { continue };
+        let (Some(name), Some(ip)) = (name.filter(|name| ready && *name != own_pod), ip) else { continue };
         let known = found.entry(name.into()).or_insert(ip);
         if ip.is_ipv4() == is_ipv4 {
             *known = ip;

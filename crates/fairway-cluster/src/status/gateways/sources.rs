@@ -57,7 +57,7 @@ struct Follower {
 }
 
 impl GatewaySources {
-    pub(super) fn follow(client: Client, refusals: Arc<RefusedPermissions>, places: &SourceKeys<'_>) -> Self {
+    pub(super) fn follow(client: Client, refusals: Arc<RefusedPermissions>, keys: &SourceKeys<'_>) -> Self {
         let (missing, bell) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
         let (refused, watches) = (Arc::<AtomicBool>::default(), JoinSet::new());
         let mut follower = Follower {
@@ -69,11 +69,11 @@ impl GatewaySources {
             watches,
         };
         let labelled = |labels: String| Some(Arc::<str>::from(labels));
-        let list = follower.follow(ConfigMap::one(places.list));
-        let of_pods = labelled(format!("{SERVICE_LABEL}={}", places.pods.name));
-        let pods = EndpointSlice::within(Some(&places.pods.namespace));
+        let list = follower.follow(ConfigMap::one(keys.list));
+        let of_pods = labelled(format!("{SERVICE_LABEL}={}", keys.pods.name));
+        let pods = EndpointSlice::within(Some(&keys.pods.namespace));
         let pods = follower.follow(Collection { labels: of_pods, ..pods });
-        let namespaces: Vec<_> = match places.namespaces {
+        let namespaces: Vec<_> = match keys.namespaces {
             Namespaces::Listed(names) => names.iter().map(Some).collect(),
             Namespaces::All | Namespaces::Labelled(_) => vec![None],
         };

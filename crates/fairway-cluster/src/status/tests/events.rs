@@ -197,7 +197,7 @@ async fn events_follow_when_their_permission_is_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_being_deleted_is_no_missing_permission() {
+async fn a_terminating_namespace_is_no_missing_permission() {
     let world = TestCluster::new();
     world.ingress("web", "fairway");
     world.api.fail(Failure::Terminating, requests("POST", "/namespaces/a/events"));

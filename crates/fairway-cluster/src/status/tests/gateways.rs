@@ -63,7 +63,7 @@ impl Drop for Replica {
 }
 
 fn gateway(name: &str, ports: &[u16]) -> (ObjectKey, Arc<WantedGateway>) {
-    let wanted = WantedGateway {
+    let gateway = WantedGateway {
         uid: format!("uid-{name}").into(),
         created: None,
         class: "fairway".into(),
@@ -74,7 +74,7 @@ fn gateway(name: &str, ports: &[u16]) -> (ObjectKey, Arc<WantedGateway>) {
         annotations: BTreeMap::new(),
         parameters: Some(BTreeMap::new()),
     };
-    (ObjectKey::new("shop", name), Arc::new(wanted))
+    (ObjectKey::new("shop", name), Arc::new(gateway))
 }
 
 impl GatewayFixture {
@@ -113,8 +113,9 @@ impl GatewayFixture {
         let mut engine = Engine::new(Options::default());
         engine.update(gateways.iter().map(|(name, _)| object(name)).collect(), 0);
         let mut outcome = engine.current().unwrap().clone();
-        let wanted: OrdMap<_, _> = gateways.iter().map(|(name, ports)| gateway(name, ports)).collect();
-        outcome.translation.gateway.wanted_gateways = wanted;
+        let wanted_gateways: OrdMap<_, _> =
+            gateways.iter().map(|(name, ports)| gateway(name, ports)).collect();
+        outcome.translation.gateway.wanted_gateways = wanted_gateways;
         outcome
     }
 
@@ -153,7 +154,7 @@ impl GatewayFixture {
 
     fn replica_that_asks(&self, name: &str, asker: Option<ReplicaClient>) -> Replica {
         let ((inlet, outlet), standing, bindings) = (pipe(), ReporterState::default(), Bindings::default());
-        let places = GatewayKeeperOptions {
+        let options = GatewayKeeperOptions {
             controller: "fairway.dev/gateway-controller".into(),
             pods: ObjectKey::new("infra", "fairway-gateways"),
             ports: "20000-20009".parse().unwrap(),
@@ -175,7 +176,7 @@ impl GatewayFixture {
             standing: standing.clone(),
             gateways: Some(GatewayStatusOptions {
                 versions: Arc::new(|_| Some("v1")),
-                placement: Some(places),
+                placement: Some(options),
                 inlet,
             }),
             tickets: None,
@@ -285,9 +286,9 @@ async fn a_port_waiting_for_a_certificate_does_not_delay_readiness() {
     let world = GatewayFixture::new();
     world.list_ports("shop/edge:80 20000\nshop/edge:443 20001\n");
     let mut outcome = GatewayFixture::outcome(&[("edge", &[80, 443])], &json!({}));
-    let wanted =
+    let gateway =
         outcome.translation.gateway.wanted_gateways.get_mut(&ObjectKey::new("shop", "edge")).unwrap();
-    Arc::make_mut(wanted).served.remove(&(PortProtocol::Tcp, 443));
+    Arc::make_mut(gateway).served.remove(&(PortProtocol::Tcp, 443));
     world.viewer.set_outcome(outcome);
     let mut replica = world.replica("one");
     replica.until("edge", |it| it.ports.get(&443).is_some_and(|port| !port.bind.is_empty())).await;
@@ -328,13 +329,13 @@ async fn with_invalid_parameters_a_service_stays_and_none_is_created() {
     let before = world.api.object(SERVICE);
     let mut outcome = GatewayFixture::outcome(&[("edge", &[80]), ("new", &[80])], &json!({}));
     for name in ["edge", "new"] {
-        let wanted =
+        let gateway =
             outcome.translation.gateway.wanted_gateways.get_mut(&ObjectKey::new("shop", name)).unwrap();
-        let wanted = Arc::make_mut(wanted);
-        wanted.parameters = None;
+        let gateway = Arc::make_mut(gateway);
+        gateway.parameters = None;
         // Another address means another Service.
         let value = Some("192.0.2.9".into());
-        wanted.addresses = vec![WantedAddress { kind: AddressKind::Ip, value }];
+        gateway.addresses = vec![WantedAddress { kind: AddressKind::Ip, value }];
     }
     world.viewer.set_outcome(outcome);
     pass(600).await;

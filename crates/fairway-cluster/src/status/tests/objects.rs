@@ -1,4 +1,4 @@
-//! The status of Gateway API objects: who writes it, when, and what is replaced.
+//! The status of Gateway API objects: who writes it, when, and which parts are replaced.
 
 use std::sync::{Arc, Mutex};
 
@@ -145,7 +145,7 @@ async fn a_status_is_written_once_and_keeps_fields_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_is_up_to_date_is_not_written() {
+async fn an_up_to_date_status_is_not_written() {
     let world = RouteFixture::new();
     world.route(1, &json!({ "word": "good" }));
     world.say("good", 1);

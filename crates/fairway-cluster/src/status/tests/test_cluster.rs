@@ -115,11 +115,11 @@ impl TestCluster {
         self.viewer.view().unwrap().diagnostics().map(ToString::to_string).collect()
     }
 
-    pub(crate) fn pod(&self, name: &str, more: &Value) {
+    pub(crate) fn pod(&self, name: &str, additions: &Value) {
         let mut pod = json!({ "metadata": { "name": name, "labels": {
             "app": "fairway", "pod-template-hash": name
         } }, "status": { "phase": "Running" } });
-        if let Some(deleted) = more.get("deletionTimestamp") {
+        if let Some(deleted) = additions.get("deletionTimestamp") {
             pod["metadata"]["deletionTimestamp"] = deleted.clone();
         }
         self.api.put_at(&format!("/api/v1/namespaces/infra/pods/{name}"), pod);
@@ -196,10 +196,10 @@ impl Replica {
 }
 
 /// Waits until `condition` holds, for at most `seconds` of virtual time.
-pub(crate) async fn within(seconds: u64, what: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn within(seconds: u64, expectation: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(seconds);
     while !condition() {
-        assert!(Instant::now() < end, "not within {seconds} s: {what}");
+        assert!(Instant::now() < end, "not within {seconds} s: {expectation}");
         sleep(Duration::from_millis(20)).await;
     }
 }

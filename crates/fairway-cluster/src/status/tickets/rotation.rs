@@ -173,7 +173,7 @@ impl TicketKeeper {
         let (followed, key) = (ObjectStore::<Secret>::default(), self.key.clone());
         let store = followed.clone();
         let watch = followed.run(self.client.clone(), Secret::one(&self.key), move |news| {
-            let seen = match news {
+            let keys = match news {
                 // Taken out at once, so that key material exists only where it is wiped.
                 StoreEvent::Listed | StoreEvent::Changed => {
                     Ok(store.remove(&key).map(|it| ReadSecret::from_secret(Arc::unwrap_or_clone(it))))
@@ -181,7 +181,7 @@ impl TicketKeeper {
                 StoreEvent::Failed(fault) => Err(fault),
             };
             // The receiver is gone only when both are dropped.
-            _ = tell.send(seen);
+            _ = tell.send(keys);
         });
         let mut watch = std::pin::pin!(watch);
         let mut patience = std::pin::pin!(sleep(REQUEST_TIMEOUT));

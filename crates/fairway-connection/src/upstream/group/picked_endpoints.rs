@@ -60,8 +60,8 @@ impl<H: Hop> Group<H> {
 
     /// As [`Group::has_untried`], among the picks.
     pub fn has_untried_among(&self, picks: &Picks, tried: &TriedMembers) -> bool {
-        let mut left = self.candidates_among(picks, tried, Instant::now());
-        left.any(|index| !tried.contains(index) && self.takes_more(index))
+        let mut candidates = self.candidates_among(picks, tried, Instant::now());
+        candidates.any(|index| !tried.contains(index) && self.takes_more(index))
     }
 
     /// The candidates for an attempt, in the order of the picks.

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_is_three_times_as_slow_as_the_others_in_the_middle_is_slow() {
+    fn an_endpoint_three_times_slower_than_the_median_is_slow() {
         assert_eq!(slow(&[(9, 20), (9, 25), (9, 75), (9, 30)]), [2]);
         assert_eq!(slow(&[(9, 20), (9, 25), (9, 74), (9, 30)]), NONE);
         assert_eq!(slow(&[(9, 20), (9, 900)]), [1]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_responses_say_nothing_and_nobody_is_slow_alone_or_by_a_hair() {
+    fn too_few_responses_a_single_endpoint_or_a_small_difference_make_no_endpoint_slow() {
         assert_eq!(slow(&[(9, 20), (4, 900), (9, 20)]), NONE);
         assert_eq!(slow(&[(4, 20), (9, 900), (4, 20)]), NONE);
         assert_eq!(slow(&[(9, 900)]), NONE);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_begins_with_nothing() {
+    fn an_interval_starts_empty() {
         let slowness = outliers(2);
         for index in [0, 1] {
             (0..9).for_each(|_| _ = slowness.record(index, Duration::from_millis(900), Instant::now()));

@@ -52,7 +52,7 @@ const ALL: [Balancing; 4] =
     [Balancing::RoundRobin, Balancing::PeakEwma, Balancing::LeastRequests, Balancing::Random];
 
 #[test]
-fn one_attempt_too_many_gets_no_endpoint_and_one_that_ends_makes_room() {
+fn an_attempt_beyond_the_limit_gets_no_endpoint_until_another_attempt_ends() {
     for balancing in ALL {
         let groups = Groups::default();
         let group = groups.group(backend(3, balancing, within(2)), PortProtocol::Tcp, None);
@@ -69,7 +69,7 @@ fn one_attempt_too_many_gets_no_endpoint_and_one_that_ends_makes_room() {
 }
 
 #[test]
-fn no_retry_and_no_race_goes_where_there_is_no_room() {
+fn retries_and_hedged_connects_respect_the_endpoint_limit() {
     let groups = Groups::default();
     let group = groups.group(backend(2, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
     let picked = pick(&group, &[0], Affinity::Anywhere).unwrap();
@@ -89,7 +89,7 @@ fn no_retry_and_no_race_goes_where_there_is_no_room() {
 }
 
 #[test]
-fn an_ejected_endpoint_gets_nothing_because_the_others_are_full() {
+fn an_ejected_endpoint_gets_nothing_even_if_the_others_are_full() {
     let group = Groups::<Hops>::default().group(
         backend(2, Balancing::RoundRobin, within(1)),
         PortProtocol::Tcp,
@@ -108,18 +108,18 @@ fn sessions_of_the_first(group: &Group<Hops>, now: Instant) -> usize {
     let none = TriedMembers::default();
     let mut random = fastrand::Rng::with_seed(7);
     let pick = || {
-        let chosen = group.pick(&none, Affinity::Anywhere, &mut random, now).unwrap();
-        if chosen.reason == PickReason::Probe {
-            chosen.endpoint.probe_sent();
+        let first_pick = group.pick(&none, Affinity::Anywhere, &mut random, now).unwrap();
+        if first_pick.reason == PickReason::Probe {
+            first_pick.endpoint.probe_sent();
         }
-        chosen
+        first_pick
     };
     let picked: Vec<_> = std::iter::repeat_with(pick).take(4).collect();
     picked.iter().filter(|chosen| chosen.index == 0).count()
 }
 
 #[test]
-fn an_endpoint_of_datagrams_that_refuses_none_of_a_probe_is_back_though_it_answers_nothing() {
+fn a_datagram_endpoint_that_refuses_no_datagram_of_a_probe_is_healthy_without_responses() {
     let traffic = BackendTraffic::default();
     let group =
         Groups::<Hops>::default().group(backend(2, Balancing::RoundRobin, traffic), PortProtocol::Udp, None);
@@ -190,7 +190,7 @@ fn addresses_that_are_no_members_are_no_picks() {
 }
 
 #[test]
-fn a_request_that_belongs_to_an_endpoint_without_room_goes_to_another_one() {
+fn a_session_of_a_full_endpoint_goes_to_another_one() {
     let mut model = Backend::clone(&backend(3, Balancing::RoundRobin, within(1)));
     model.session = Some(SessionKey::Hash(SessionHash { parts: Vec::new(), spread: None }));
     let group = Groups::default().group(Arc::new(model), PortProtocol::Tcp, None);
@@ -209,7 +209,7 @@ fn a_request_that_belongs_to_an_endpoint_without_room_goes_to_another_one() {
 }
 
 #[test]
-fn what_other_backends_have_under_way_with_an_endpoint_counts() {
+fn requests_of_other_backends_count_for_the_endpoint_limit() {
     let groups = Groups::<Hops>::default();
     let bounded = groups.group(backend(1, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
     let other =
@@ -222,7 +222,7 @@ fn what_other_backends_have_under_way_with_an_endpoint_counts() {
 }
 
 #[test]
-fn where_nothing_ejects_an_endpoint_that_another_backend_has_ejected_is_used() {
+fn without_ejection_an_endpoint_ejected_by_another_backend_is_used() {
     let groups = Groups::<Hops>::default();
     let never = BackendTraffic { ejection: Some(Ejection::Never), ..BackendTraffic::default() };
     let (strict, lenient) = (
@@ -232,16 +232,16 @@ fn where_nothing_ejects_an_endpoint_that_another_backend_has_ejected_is_used() {
     let member = Rc::clone(lenient.member(0));
     assert!(!lenient.failed(&member, Blame::Connect, Instant::now()) && member.health().is_healthy());
     assert!(strict.failed(&member, Blame::Connect, Instant::now()) && !member.health().is_healthy());
-    let chosen = |group: &Rc<Group<Hops>>| {
+    let picked_endpoint = |group: &Rc<Group<Hops>>| {
         (0..4).map(|_| pick(group, &[], Affinity::Anywhere).unwrap().index).collect::<Vec<_>>()
     };
-    assert_eq!((chosen(&lenient), chosen(&strict)), (vec![0, 1, 0, 1], vec![1, 1, 1, 1]));
+    assert_eq!((picked_endpoint(&lenient), picked_endpoint(&strict)), (vec![0, 1, 0, 1], vec![1, 1, 1, 1]));
 }
 
 #[test]
-fn a_backend_has_retries_of_its_own_or_those_of_the_rule() {
-    let own = Retry { tries: 7, ..Retry::default() };
-    let with = BackendTraffic { retry: Some(own), ..BackendTraffic::default() };
+fn a_backend_has_its_own_retries_or_those_of_the_rule() {
+    let own_retry = Retry { tries: 7, ..Retry::default() };
+    let with = BackendTraffic { retry: Some(own_retry), ..BackendTraffic::default() };
     let groups = Groups::<Hops>::default();
     let group_of = |traffic| {
         groups
@@ -253,7 +253,7 @@ fn a_backend_has_retries_of_its_own_or_those_of_the_rule() {
 }
 
 #[test]
-fn a_group_whose_traffic_changes_keeps_its_endpoints_and_what_is_known_of_them() {
+fn a_group_keeps_its_endpoints_and_their_state_when_traffic_settings_change() {
     let groups = Groups::<Hops>::default();
     let before =
         groups.group(backend(4, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None);
@@ -354,8 +354,8 @@ impl TwoBackends {
 
     fn play(&mut self, act: Act) {
         let now = self.now;
-        let mut take = |which: prop::sample::Index| {
-            (!self.picked.is_empty()).then(|| self.picked.swap_remove(which.index(self.picked.len())))
+        let mut take = |take_endpoint: prop::sample::Index| {
+            (!self.picked.is_empty()).then(|| self.picked.swap_remove(take_endpoint.index(self.picked.len())))
         };
         match act {
             Act::Pick(by, tried) => self.pick(by, &tried),
@@ -397,24 +397,24 @@ impl TwoBackends {
     fn pick(&mut self, backend: usize, tried: &[u32]) {
         let group = &self.pair[backend];
         let is_usable = |endpoint: &u32| group.is_usable(*endpoint as usize, self.now);
-        let mut left: Vec<u32> = (0..ENDPOINTS).filter(|endpoint| !tried.contains(endpoint)).collect();
-        if left.iter().any(is_usable) {
-            left.retain(is_usable);
-        } else if left.is_empty() {
-            left = (0..ENDPOINTS).collect();
+        let mut untried: Vec<u32> = (0..ENDPOINTS).filter(|endpoint| !tried.contains(endpoint)).collect();
+        if untried.iter().any(is_usable) {
+            untried.retain(is_usable);
+        } else if untried.is_empty() {
+            untried = (0..ENDPOINTS).collect();
         }
-        left.retain(|endpoint| self.count(*endpoint) < group.max_in_flight);
+        untried.retain(|endpoint| self.count(*endpoint) < group.max_in_flight);
         let mut random = fastrand::Rng::with_seed(self.picked.len() as u64);
-        let chosen = group.pick(&tried_members(tried), Affinity::Anywhere, &mut random, self.now);
-        match &chosen {
-            Some(chosen) => assert!(left.contains(&chosen.index), "{} of {left:?}", chosen.index),
-            None => assert!(left.is_empty(), "none of {left:?}"),
+        let picked = group.pick(&tried_members(tried), Affinity::Anywhere, &mut random, self.now);
+        match &picked {
+            Some(chosen) => assert!(untried.contains(&chosen.index), "{} of {untried:?}", chosen.index),
+            None => assert!(untried.is_empty(), "none of {untried:?}"),
         }
-        self.hold(backend, chosen);
+        self.hold(backend, picked);
     }
 
-    fn hold(&mut self, backend: usize, chosen: Option<PickedEndpoint<Hops>>) {
-        let Some(chosen) = chosen else { return };
+    fn hold(&mut self, backend: usize, picked: Option<PickedEndpoint<Hops>>) {
+        let Some(chosen) = picked else { return };
         let max_in_flight = self.pair[backend].max_in_flight;
         assert!(
             chosen.endpoint.in_flight() <= max_in_flight,

@@ -20,8 +20,8 @@ pub(super) struct TierOrder {
 
 /// Sorts the endpoints into tiers.
 pub(super) fn order_by_tier(location: &ProxyLocation, backend: &Backend) -> TierOrder {
-    let places = backend.endpoints.iter().map(|endpoint| endpoint.place.as_deref());
-    let Some(nearness) = location.proximity(backend.traffic().distribution, places) else {
+    let locations = backend.endpoints.iter().map(|endpoint| endpoint.place.as_deref());
+    let Some(nearness) = location.proximity(backend.traffic().distribution, locations) else {
         return TierOrder { members: Box::default(), ends: Box::default() };
     };
     let mut members: Box<[u32]> = (0..).take(nearness.len()).collect();

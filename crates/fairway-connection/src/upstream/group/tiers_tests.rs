@@ -82,10 +82,10 @@ fn eject(group: &Group<Hops>, port: u16) {
 
 #[test]
 fn all_requests_stay_near_where_all_endpoints_are_well() {
-    let places = [("b", "n3"), ("a", "n2"), ("b", "n4"), ("a", "n5")];
+    let locations = [("b", "n3"), ("a", "n2"), ("b", "n4"), ("a", "n5")];
     for balancing in ALL {
-        let (groups, group) = group(&places, balancing, BackendTraffic::default());
-        let shares = shares(&group, places.len());
+        let (groups, group) = group(&locations, balancing, BackendTraffic::default());
+        let shares = shares(&group, locations.len());
         assert_eq!((shares[0], shares[2]), (0, 0), "{balancing:?}");
         assert!(shares[1].abs_diff(shares[3]) <= REQUESTS / 50, "{balancing:?}: {shares:?}");
         let zones = groups.attempts_by_zone();
@@ -96,7 +96,7 @@ fn all_requests_stay_near_where_all_endpoints_are_well() {
 
 #[test]
 fn the_share_of_an_ejected_endpoint_leaves_and_no_more() {
-    let places = [
+    let locations = [
         ("a", "n2"),
         ("a", "n3"),
         ("a", "n4"),
@@ -107,9 +107,9 @@ fn the_share_of_an_ejected_endpoint_leaves_and_no_more() {
         ("c", "n9"),
     ];
     for balancing in ALL {
-        let (_groups, group) = group(&places, balancing, BackendTraffic::default());
+        let (_groups, group) = group(&locations, balancing, BackendTraffic::default());
         eject(&group, 1);
-        let shares = shares(&group, places.len());
+        let shares = shares(&group, locations.len());
         let (near, far) = shares.split_at(4);
         let (left, most) = (far.iter().sum::<usize>(), REQUESTS / 50);
         assert!(left.abs_diff(REQUESTS / 4) <= most, "{balancing:?}: {shares:?}");
@@ -121,8 +121,8 @@ fn the_share_of_an_ejected_endpoint_leaves_and_no_more() {
 
 #[test]
 fn requests_leave_the_node_for_the_zone_and_the_zone_for_the_rest() {
-    let places = [("a", "n1"), ("a", "n1"), ("a", "n2"), ("a", "n2"), ("b", "n3"), ("b", "n3")];
-    let (_groups, group) = group(&places, Balancing::Random, BackendTraffic::default());
+    let locations = [("a", "n1"), ("a", "n1"), ("a", "n2"), ("a", "n2"), ("b", "n3"), ("b", "n3")];
+    let (_groups, group) = group(&locations, Balancing::Random, BackendTraffic::default());
     assert_eq!(shares(&group, 6)[2..], [0; 4]);
     eject(&group, 0);
     eject(&group, 2);
@@ -134,10 +134,10 @@ fn requests_leave_the_node_for_the_zone_and_the_zone_for_the_rest() {
 }
 
 #[test]
-fn where_no_near_endpoint_is_well_every_request_goes_farther() {
-    let places = [("a", "n2"), ("b", "n3"), ("b", "n4")];
+fn without_a_healthy_near_endpoint_requests_go_to_far_ones() {
+    let locations = [("a", "n2"), ("b", "n3"), ("b", "n4")];
     for balancing in ALL {
-        let (_groups, group) = group(&places, balancing, BackendTraffic::default());
+        let (_groups, group) = group(&locations, balancing, BackendTraffic::default());
         eject(&group, 0);
         let shares = shares(&group, 3);
         assert_eq!((shares[0], shares[1] + shares[2]), (0, REQUESTS), "{balancing:?}");
@@ -145,11 +145,11 @@ fn where_no_near_endpoint_is_well_every_request_goes_farther() {
 }
 
 #[test]
-fn what_near_endpoints_have_no_room_for_goes_farther_and_nothing_is_refused_before_all_are_full() {
-    let places = [("a", "n2"), ("b", "n3"), ("a", "n4")];
+fn requests_beyond_the_capacity_of_near_endpoints_go_farther_and_none_is_refused_before_all_are_full() {
+    let locations = [("a", "n2"), ("b", "n3"), ("a", "n4")];
     for balancing in ALL {
         let within = BackendTraffic { in_flight: NonZeroU32::new(2), ..BackendTraffic::default() };
-        let (_groups, group) = group(&places, balancing, within);
+        let (_groups, group) = group(&locations, balancing, within);
         let (mut random, now) = (fastrand::Rng::with_seed(7), Instant::now());
         let mut picked: Vec<_> = (0..6).map(|_| pick(&group, &mut random, now)).collect();
         let ports = picked.iter().map(|chosen| chosen.endpoint.identity.address.port());
@@ -161,16 +161,16 @@ fn what_near_endpoints_have_no_room_for_goes_farther_and_nothing_is_refused_befo
 }
 
 #[test]
-fn a_request_that_failed_near_is_tried_near_again_before_it_goes_farther() {
-    let places = [("b", "n3"), ("a", "n2"), ("a", "n4")];
+fn a_failed_request_is_retried_near_before_it_goes_farther() {
+    let locations = [("b", "n3"), ("a", "n2"), ("a", "n4")];
     for balancing in ALL {
-        let (_groups, group) = group(&places, balancing, BackendTraffic::default());
+        let (_groups, group) = group(&locations, balancing, BackendTraffic::default());
         let (mut random, now) = (fastrand::Rng::with_seed(7), Instant::now());
         let mut tried = TriedMembers::default();
         let ports = [(); 3].map(|()| {
-            let chosen = group.pick(&tried, Affinity::Anywhere, &mut random, now).unwrap();
-            tried.insert(chosen.index);
-            chosen.endpoint.identity.address.port()
+            let picked = group.pick(&tried, Affinity::Anywhere, &mut random, now).unwrap();
+            tried.insert(picked.index);
+            picked.endpoint.identity.address.port()
         });
         assert_eq!(ports[2], 0, "{balancing:?}: {ports:?}");
     }
@@ -179,9 +179,9 @@ fn a_request_that_failed_near_is_tried_near_again_before_it_goes_farther() {
 #[test]
 fn names_of_zones_are_bounded() {
     let names: Vec<_> = (0..100).map(|number| format!("z{number}")).collect();
-    let mut places: Vec<_> = names.iter().map(|name| (name.as_str(), "n")).collect();
-    places.push(("a", "n2"));
-    let (groups, _group) = group(&places, Balancing::Random, BackendTraffic::default());
+    let mut locations: Vec<_> = names.iter().map(|name| (name.as_str(), "n")).collect();
+    locations.push(("a", "n2"));
+    let (groups, _group) = group(&locations, Balancing::Random, BackendTraffic::default());
     let zones = groups.attempts_by_zone();
     assert!(zones.len() <= 34, "{}", zones.len());
     assert!(zones.contains_key(&("a".into(), true)) && zones.contains_key(&("others".into(), false)));

@@ -40,8 +40,8 @@ impl ZoneCounters {
 
     /// Attempts by zone, and whether the zone is that of `location`.
     pub(super) fn attempts(&self, location: &ProxyLocation) -> BTreeMap<(Arc<str>, bool), u64> {
-        let own = location.zone.as_ref();
+        let own_zone = location.zone.as_ref();
         let known = self.0.borrow();
-        known.iter().map(|(zone, count)| ((zone.clone(), own == Some(zone)), count.get())).collect()
+        known.iter().map(|(zone, count)| ((zone.clone(), own_zone == Some(zone)), count.get())).collect()
     }
 }

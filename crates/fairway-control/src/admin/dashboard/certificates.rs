@@ -75,18 +75,18 @@ fn is_wanted(it: &Certificate, search: &Search) -> bool {
 }
 
 fn row(it: &Certificate, now: i64, users: CertificateUsers) -> CertificateRow {
-    let left = days_left(it, now);
+    let days = days_left(it, now);
     CertificateRow {
         names: it.names.iter().map(ToString::to_string).collect(),
         issuer: issuer(it),
         serial: it.issued.serial_number.clone(),
         expires: utc(it.not_after),
-        days: match left {
-            ..0 => format!("expired {} days ago", -left),
-            0..EXPIRY_WARNING_DAYS => format!("{left} days left: renew it"),
-            _ => format!("{left} days left"),
+        days: match days {
+            ..0 => format!("expired {} days ago", -days),
+            0..EXPIRY_WARNING_DAYS => format!("{days} days left: renew it"),
+            _ => format!("{days} days left"),
         },
-        is_expiring: left < EXPIRY_WARNING_DAYS,
+        is_expiring: days < EXPIRY_WARNING_DAYS,
         secret: ObjectLink::from_origin(&it.origin),
         used_by: users.named,
         more: users.omitted,

@@ -50,7 +50,7 @@ pub(super) async fn page(inspector: &dyn Inspector, query: &Query) -> Result<Pag
 
 fn totals(open: &Connections) -> Totals {
     let &Connections { greeted, orphaned, busy, idle, under_way, .. } = open;
-    let served: u64 = open.clients.iter().map(|of| of.count).sum();
+    let served: u64 = open.clients.iter().map(|clients| clients.count).sum();
     Totals { clients: served + greeted + orphaned, greeted, orphaned, busy, idle, under_way }
 }
 

@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_site_may_open_a_page_and_do_nothing_else() {
+    fn another_site_may_only_navigate_to_a_page() {
         for (site, mode, dest, is_document, refused) in [
             ("cross-site", "navigate", "document", true, false),
             ("cross-site", "navigate", "iframe", true, true),

@@ -68,8 +68,8 @@ impl LiveEndpoints {
                 Some(known) => rows.extend(known.iter().map(|live| EndpointRow::from_live(live, pod, zone))),
             }
         }
-        let more = backend.endpoints.len().saturating_sub(MAX_ENDPOINTS);
-        EndpointTable { backend: backend.key.to_string(), rows, more }
+        let unshown = backend.endpoints.len().saturating_sub(MAX_ENDPOINTS);
+        EndpointTable { backend: backend.key.to_string(), rows, more: unshown }
     }
 }
 

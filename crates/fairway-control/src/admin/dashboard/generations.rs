@@ -89,7 +89,7 @@ impl GenerationsSource {
     /// The page.
     pub(super) async fn page(&self, query: &Query) -> Result<Page, Problem> {
         let all = self.with_costs().await;
-        let own: u64 = all.iter().map(|it| it.self_inflicted_errors).sum();
+        let self_inflicted: u64 = all.iter().map(|it| it.self_inflicted_errors).sum();
         let costly: Vec<_> =
             all.iter().filter(|it| it.self_inflicted_errors > 0).map(GenerationRow::new).collect();
         let (count, costly_count) = (all.len(), costly.len());
@@ -97,7 +97,7 @@ impl GenerationsSource {
         let content = GenerationsPage {
             count,
             costly_count,
-            self_inflicted: own,
+            self_inflicted,
             costly: costly.into_iter().take(MAX_COSTLY).collect(),
             rows: shown.into_iter().map(GenerationRow::new).collect(),
             paging,
@@ -138,10 +138,10 @@ impl GenerationReport {
             name: it.key.name.to_string(),
         };
         let of_outcome = |is_repeated: bool| {
-            let own = cost.costs.iter().filter(move |it| it.is_repeated == is_repeated);
-            own.map(|it| (it.attribution, it.count)).collect()
+            let matching = cost.costs.iter().filter(move |it| it.is_repeated == is_repeated);
+            matching.map(|it| (it.attribution, it.count)).collect()
         };
-        let own = cost.costs.iter().filter(|it| it.is_self_inflicted);
+        let self_inflicted = cost.costs.iter().filter(|it| it.is_self_inflicted);
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             version: generation.version,
@@ -152,7 +152,7 @@ impl GenerationReport {
             changes: generation.changed.named.iter().map(object).collect(),
             more_changes: generation.changed.omitted,
             requests: cost.requests,
-            self_inflicted_errors: own.map(|it| it.count).sum(),
+            self_inflicted_errors: self_inflicted.map(|it| it.count).sum(),
             failed: of_outcome(false),
             repeated: of_outcome(true),
         }

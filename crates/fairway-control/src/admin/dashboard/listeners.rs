@@ -104,23 +104,24 @@ fn sizes<'c>(config: &Config, shown: &[&'c Arc<Listener>]) -> BTreeMap<&'c str, 
 fn row(it: &Listener, size: TableSize, connections: Option<&Connections>) -> ListenerRow {
     let query = parameters(&[("table", &it.table)]);
     let served = |count: usize, [one, many]: [&str; 2], page: &'static str| {
-        let what = if count == 1 { one } else { many };
-        (count > 0).then(|| ServedTable { text: format!("{count} {what}"), page, query: query.clone() })
+        let unit = if count == 1 { one } else { many };
+        (count > 0).then(|| ServedTable { text: format!("{count} {unit}"), page, query: query.clone() })
     };
     let hosts = served(size.hosts, ["host", "hosts"], "hosts");
     let streams = served(size.streams, ["route of connections", "routes of connections"], "streams");
-    let own = connections.iter().flat_map(|open| &open.clients).filter(|of| of.listener == it.name);
-    let unbound = connections.iter().flat_map(|open| &open.unbound).filter(|of| of.listener == it.name);
+    let own_connections =
+        connections.iter().flat_map(|open| &open.clients).filter(|entry| entry.listener == it.name);
+    let unbound = connections.iter().flat_map(|open| &open.unbound).filter(|entry| entry.listener == it.name);
     ListenerRow {
         name: it.name.to_string(),
         port: it.public_port,
         protocol: protocol_name(it.protocol),
         host: if it.protocol.begins_with_tls() { it.host.to_string() } else { String::new() },
         addresses: it.bind.iter().map(ToString::to_string).collect(),
-        problems: unbound.map(|of| format!("{} is not bound: {}", of.address, of.reason)).collect(),
+        problems: unbound.map(|entry| format!("{} is not bound: {}", entry.address, entry.reason)).collect(),
         table: it.table.to_string(),
         serves: hosts.into_iter().chain(streams).collect(),
-        connections: own.map(|of| format!("{} {}", of.count, of.speaks)).collect(),
+        connections: own_connections.map(|entry| format!("{} {}", entry.count, entry.speaks)).collect(),
         object: ObjectLink::from_origin(&it.origin),
         is_of_object: !it.origin.namespace.is_empty(),
     }

@@ -83,11 +83,11 @@ mod tests {
 
     #[test]
     fn counting_stops_at_the_limit() {
-        let mut taken = 0;
-        let all = (0..1_000_000).inspect(|_| taken += 1);
+        let mut count = 0;
+        let all = (0..1_000_000).inspect(|_| count += 1);
         let (shown, paging) = paginate(all, &Query::parse(None)).unwrap();
         assert_eq!((shown.len(), paging.text.as_str()), (100, "1 to 100 of more than 10000"));
-        assert_eq!(taken, MAX_COUNTED + 1);
+        assert_eq!(count, MAX_COUNTED + 1);
         let (shown, _) = paginate(0..1_000_000, &Query::parse(Some("page=500"))).unwrap();
         assert_eq!(shown[0], 49_900);
     }

@@ -144,7 +144,7 @@ mod tests {
     use crate::pipeline::Viewer;
 
     /// A stream that may last this long.
-    fn stream(places: &Arc<Semaphore>, time: Duration) -> Events {
+    fn stream(slots: &Arc<Semaphore>, time: Duration) -> Events {
         let process = Process {
             viewer: Viewer::blank(),
             readiness: Arc::new(|| Readiness::Draining { pod_is_deleted: false }),
@@ -155,8 +155,8 @@ mod tests {
             let counted = Numbers { requests, ..Numbers::default() };
             Box::pin(async move { Some(counted) }) as Pin<Box<dyn Future<Output = Option<Numbers>> + Send>>
         };
-        let place = Arc::clone(places).try_acquire_owned().unwrap();
-        events(process, Arc::new(NumbersCache::new(Box::new(count))), place, Instant::now() + time)
+        let permit = Arc::clone(slots).try_acquire_owned().unwrap();
+        events(process, Arc::new(NumbersCache::new(Box::new(count))), permit, Instant::now() + time)
     }
 
     #[tokio::test(start_paused = true)]
@@ -185,11 +185,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_leaves_releases_its_permit() {
-        let places = Arc::new(Semaphore::new(1));
-        let mut body = stream(&places, EVENT_INTERVAL);
+        let slots = Arc::new(Semaphore::new(1));
+        let mut body = stream(&slots, EVENT_INTERVAL);
         assert!(body.frame().await.unwrap().unwrap().is_data());
-        assert_eq!(places.available_permits(), 0);
+        assert_eq!(slots.available_permits(), 0);
         drop(body);
-        assert_eq!(places.available_permits(), 1);
+        assert_eq!(slots.available_permits(), 1);
     }
 }

@@ -45,8 +45,8 @@ pub enum TimeBound {
 impl Numbers {
     /// The faults with this cause.
     pub(super) fn caused_by(&self, cause: &str) -> u64 {
-        let own = self.faults.iter().filter(|fault| fault.caused_by == cause);
-        own.map(|fault| fault.count).sum()
+        let matching = self.faults.iter().filter(|fault| fault.caused_by == cause);
+        matching.map(|fault| fault.count).sum()
     }
 }
 

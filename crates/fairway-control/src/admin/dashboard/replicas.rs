@@ -40,16 +40,16 @@ pub(super) fn replicas_view(replicas: &FleetReplicas, view: Option<&View>) -> Re
 }
 
 fn compare_replicas(others: &KnownReplicas, view: Option<&View>) -> ReplicasView {
-    let own = view.map(|view| view.outcome.digest.to_string()).unwrap_or_default();
+    let own_digest = view.map(|view| view.outcome.digest.to_string()).unwrap_or_default();
     let mut rows = vec![ReplicaRow {
         name: format!("{} (this one)", others.own_name),
-        digest: own.clone(),
+        digest: own_digest.clone(),
         state: own_state(view).to_owned(),
         is_trouble: false,
     }];
-    rows.extend(others.replicas.iter().map(|replica| row(replica, &own)));
+    rows.extend(others.replicas.iter().map(|replica| row(replica, &own_digest)));
     let served = others.replicas.iter().filter_map(|replica| replica.served.as_ref().ok());
-    let different = served.filter(|served| served.digest != own).count();
+    let different = served.filter(|served| served.digest != own_digest).count();
     let silent = others.replicas.iter().filter(|replica| replica.served.is_err()).count();
     let all = others.replicas.len() + 1;
     let mut summary = match (all, different) {
@@ -77,17 +77,17 @@ fn own_state(view: Option<&View>) -> &'static str {
     }
 }
 
-fn row(replica: &Replica, own: &str) -> ReplicaRow {
+fn row(replica: &Replica, own_digest: &str) -> ReplicaRow {
     let (digest, state, is_trouble) = match &replica.served {
         Err(reason) => (String::new(), reason.clone(), true),
         Ok(served) => {
-            let state = match (served.digest == own, served.freshness, served.adopted) {
+            let state = match (served.digest == own_digest, served.freshness, served.adopted) {
                 (_, Freshness::Stale, _) => "serves the last good configuration of an earlier process",
                 (_, _, false) => "is still adopting it",
                 (true, _, true) => "serves the same",
                 (false, _, true) => "serves another one",
             };
-            (served.digest.clone(), state.to_owned(), served.digest != own)
+            (served.digest.clone(), state.to_owned(), served.digest != own_digest)
         }
     };
     ReplicaRow { name: replica.name.clone(), digest, state, is_trouble }

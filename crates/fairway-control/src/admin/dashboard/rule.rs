@@ -87,8 +87,8 @@ pub(super) async fn page(
 ) -> Result<Page, Problem> {
     let config = &view.outcome.translation.config;
     let Some(object) = ObjectName::from_query(query)? else {
-        let place = rules::find_rule(rules::find_host(config, query)?, query)?;
-        return Ok(rule_page(view, words, place, &fetch_live_endpoints(inspector, place).await));
+        let located = rules::find_rule(rules::find_host(config, query)?, query)?;
+        return Ok(rule_page(view, words, located, &fetch_live_endpoints(inspector, located).await));
     };
     let found: Vec<_> =
         rules::all_rules(config).filter(|place| place.is_from_object(object)).take(2).collect();
@@ -100,18 +100,23 @@ pub(super) async fn page(
 }
 
 /// The state of the endpoints that serve a rule.
-async fn fetch_live_endpoints(inspector: &dyn Inspector, place: LocatedRule<'_>) -> LiveEndpoints {
-    let backends = match &place.rule.action {
+async fn fetch_live_endpoints(inspector: &dyn Inspector, located: LocatedRule<'_>) -> LiveEndpoints {
+    let backends = match &located.rule.action {
         Action::FixedResponse(_) => Vec::new(),
         Action::Forward(shares) => shares.iter().map(|share| share.backend.clone()).collect(),
     };
     LiveEndpoints::fetch(inspector, backends).await
 }
 
-fn rule_page(view: &View, words: &dyn ConfigDescriber, place: LocatedRule<'_>, live: &LiveEndpoints) -> Page {
+fn rule_page(
+    view: &View,
+    words: &dyn ConfigDescriber,
+    located: LocatedRule<'_>,
+    live: &LiveEndpoints,
+) -> Page {
     let config = &view.outcome.translation.config;
-    let rule = place.rule.without_secrets();
-    let host = &place.host.key.host;
+    let rule = located.rule.without_secrets();
+    let host = &located.host.key.host;
     let matches: Vec<_> = rule.matches.iter().map(|it| words.describe_match(it)).collect();
     let title = format!("{host}: {}", matches.first().map_or("a rule", String::as_str));
     let (answer, shares) = match &rule.action {
@@ -127,9 +132,9 @@ fn rule_page(view: &View, words: &dyn ConfigDescriber, place: LocatedRule<'_>, l
     let found = view.diagnostics().filter(|it| about(&it.origin)).take(MAX_SHOWN);
     let content = OneRule {
         host: host.to_string(),
-        host_query: host_query(&place.host.key),
+        host_query: host_query(&located.host.key),
         object: ObjectLink::from_origin(&rule.origin),
-        sample: sample_view(view, words, place),
+        sample: sample_view(view, words, located),
         filters: filters(&rule.phases, words),
         answer,
         has_endpoints: shares.iter().any(|share| share.endpoints.is_some()),
@@ -142,9 +147,9 @@ fn rule_page(view: &View, words: &dyn ConfigDescriber, place: LocatedRule<'_>, l
 }
 
 /// The matches considered for a request that fits the first match of a rule.
-fn sample_view(view: &View, words: &dyn ConfigDescriber, place: LocatedRule<'_>) -> Option<SampleView> {
-    let key = &place.host.key;
-    let sample = SampleRequest::for_match(place.rule.matches.first()?, &key.host)?;
+fn sample_view(view: &View, words: &dyn ConfigDescriber, located: LocatedRule<'_>) -> Option<SampleView> {
+    let key = &located.host.key;
+    let sample = SampleRequest::for_match(located.rule.matches.first()?, &key.host)?;
     let snapshot = &view.outcome.snapshot;
     let explanation = snapshot.explain(snapshot.table(&key.table)?, &sample.request());
     let considered = explanation.hosts.iter().filter(|step| step.verdict != HostVerdict::LessSpecific);
@@ -178,13 +183,17 @@ fn share_views(
     shares: &[WeightedBackend],
     live: &LiveEndpoints,
 ) -> Vec<ShareView> {
-    let whole: u32 = shares.iter().map(|share| share.weight).sum();
+    let total_weight: u32 = shares.iter().map(|share| share.weight).sum();
     let share_text = |share: &WeightedBackend| {
         let backend = config.backends.get(&share.backend);
         let used = backend.filter(|backend| !backend.endpoints.is_empty());
         ShareView {
             backend: share.backend.to_string(),
-            share: if shares.len() > 1 { format!("{} of {whole}", share.weight) } else { "all".to_owned() },
+            share: if shares.len() > 1 {
+                format!("{} of {total_weight}", share.weight)
+            } else {
+                "all".to_owned()
+            },
             details: backend.map(|backend| words.describe_backend(backend)).unwrap_or_default(),
             object: backend.map(|backend| ObjectLink::from_origin(&backend.origin)),
             problem: share_problem(share, backend.map(|backend| &**backend)),
@@ -208,8 +217,8 @@ fn share_problem(share: &WeightedBackend, backend: Option<&Backend>) -> &'static
 }
 
 fn own_filters(share: &WeightedBackend, words: &dyn ConfigDescriber) -> Vec<FilterView> {
-    let own = share.filters.as_deref().cloned().map(Phases::from).unwrap_or_default();
-    filters(&own, words)
+    let phases = share.filters.as_deref().cloned().map(Phases::from).unwrap_or_default();
+    filters(&phases, words)
 }
 
 fn filters(phases: &Phases, words: &dyn ConfigDescriber) -> Vec<FilterView> {

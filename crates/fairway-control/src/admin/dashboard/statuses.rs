@@ -49,7 +49,7 @@ struct ConditionRow {
 pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
     let (search, kind) = (Search::from_query(query), query.value("kind"));
     let kinds = || GATEWAY_KINDS.iter().filter(|known| known.has_conditions).map(|known| known.name);
-    let wanted = match kind {
+    let requested_kind = match kind {
         None => None,
         Some(name) => {
             let known = ApiResource::find_gateway_kind(name).filter(|known| known.has_conditions);
@@ -61,7 +61,7 @@ pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
         }
     };
     let is_wanted = |object: &ObjectRef| {
-        wanted.is_none_or(|kind| kind == object.kind)
+        requested_kind.is_none_or(|kind| kind == object.kind)
             && (search.is_empty() || search.finds(&mut format!("{} {}", object.kind.name(), object.key)))
     };
     let statuses = view.outcome.translation.gateway.statuses.iter();
@@ -120,9 +120,9 @@ impl StatusRow {
         }
     }
 
-    fn add_parents(&mut self, what: &str, parents: &[ParentStatus]) {
+    fn add_parents(&mut self, kind: &str, parents: &[ParentStatus]) {
         for ParentStatus { parent, conditions } in parents {
-            self.add(&format!("{what} {}", parent_text(parent)), conditions);
+            self.add(&format!("{kind} {}", parent_text(parent)), conditions);
         }
     }
 }

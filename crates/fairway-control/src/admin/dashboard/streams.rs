@@ -72,8 +72,8 @@ fn searched_text(it: &StreamRoute) -> String {
 }
 
 fn row(it: &StreamRoute, config: &Config) -> StreamRow {
-    let its = config.listeners.values().filter(|listener| listener.table == it.key.table);
-    let whole: u32 = it.backends.iter().map(|target| target.weight).sum();
+    let listeners = config.listeners.values().filter(|listener| listener.table == it.key.table);
+    let total_weight: u32 = it.backends.iter().map(|target| target.weight).sum();
     let target = |target: &WeightedBackend| {
         let backend = config.backends.get(&target.backend);
         TargetView {
@@ -81,7 +81,7 @@ fn row(it: &StreamRoute, config: &Config) -> StreamRow {
             query: backend.map(|backend| backend_query(&backend.key)).unwrap_or_default(),
             weight: match it.backends.len() {
                 1 => String::new(),
-                _ => format!("{} of {whole}", target.weight),
+                _ => format!("{} of {total_weight}", target.weight),
             },
             problem: match (target.reference, backend) {
                 (ReferenceStatus::Invalid, _) => "the reference is invalid",
@@ -96,7 +96,10 @@ fn row(it: &StreamRoute, config: &Config) -> StreamRow {
     StreamRow {
         host: if it.key.host == HostPattern::Any { String::new() } else { it.key.host.to_string() },
         table: it.key.table.to_string(),
-        listeners: its.take(MAX_NAMED).map(|it| format!("{}, port {}", it.name, it.public_port)).collect(),
+        listeners: listeners
+            .take(MAX_NAMED)
+            .map(|it| format!("{}, port {}", it.name, it.public_port))
+            .collect(),
         targets: it.backends.iter().map(target).collect(),
         object: ObjectLink::from_origin(&it.origin),
     }

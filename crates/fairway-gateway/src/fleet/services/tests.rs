@@ -21,14 +21,24 @@ fn wanted_gateway(ports: &[u16]) -> WantedGateway {
     }
 }
 
-fn listed(wanted: &WantedGateway) -> Ports {
+fn listed(wanted_gateway: &WantedGateway) -> Ports {
     let (gateway, mut ports) = (gateway(), Ports::default());
-    ports.settle(wanted.ports.keys().map(|port| (&gateway, *port)), true, "20000-20099".parse().unwrap());
+    ports.settle(
+        wanted_gateway.ports.keys().map(|port| (&gateway, *port)),
+        true,
+        "20000-20099".parse().unwrap(),
+    );
     ports
 }
 
-fn single_service(wanted: &WantedGateway) -> DesiredService {
-    let mut all = desired(&gateway(), wanted, &listed(wanted), &BTreeSet::new(), ServiceType::LoadBalancer);
+fn single_service(wanted_gateway: &WantedGateway) -> DesiredService {
+    let mut all = desired(
+        &gateway(),
+        wanted_gateway,
+        &listed(wanted_gateway),
+        &BTreeSet::new(),
+        ServiceType::LoadBalancer,
+    );
     assert_eq!(all.len(), 1);
     all.remove(0)
 }
@@ -46,7 +56,7 @@ fn as_stored(desired: &DesiredService) -> Service {
 }
 
 #[test]
-fn a_service_has_the_ports_of_the_listeners_and_leads_to_those_of_the_pods() {
+fn a_service_maps_ports_of_listeners_to_ports_of_the_pods() {
     let DesiredService { key, service, .. } = single_service(&wanted_gateway(&[80, 443]));
     assert_eq!(key, ObjectKey::new("shop", "edge-fairway"));
     let json = serde_json::to_value(&service).unwrap();
@@ -68,9 +78,9 @@ fn a_service_has_the_ports_of_the_listeners_and_leads_to_those_of_the_pods() {
 
 #[test]
 fn a_port_of_both_transports_is_two_ports_of_the_service_and_one_of_the_pods() {
-    let mut wanted = wanted_gateway(&[]);
-    wanted.ports.insert(53, PortTransport::Both);
-    let ports = single_service(&wanted).service.spec.unwrap().ports.unwrap();
+    let mut gateway = wanted_gateway(&[]);
+    gateway.ports.insert(53, PortTransport::Both);
+    let ports = single_service(&gateway).service.spec.unwrap().ports.unwrap();
     let names: Vec<_> = ports.iter().map(|port| port.name.as_deref().unwrap()).collect();
     assert_eq!(names, ["tcp-53", "udp-53"]);
     assert_eq!(ports[0].target_port, ports[1].target_port);
@@ -141,10 +151,10 @@ fn an_up_to_date_service_is_not_changed() {
 fn a_new_listener_is_added_and_the_others_keep_the_ports_of_the_nodes() {
     let existing = as_stored(&single_service(&wanted_gateway(&[80])));
     let mut ports = listed(&wanted_gateway(&[80]));
-    let more = wanted_gateway(&[80, 443]);
-    let gateway = gateway();
-    ports.settle(more.ports.keys().map(|port| (&gateway, *port)), true, "20000-20099".parse().unwrap());
-    let desired = desired(&gateway, &more, &ports, &BTreeSet::new(), ServiceType::LoadBalancer).remove(0);
+    let larger = wanted_gateway(&[80, 443]);
+    let edge = gateway();
+    ports.settle(larger.ports.keys().map(|port| (&edge, *port)), true, "20000-20099".parse().unwrap());
+    let desired = desired(&edge, &larger, &ports, &BTreeSet::new(), ServiceType::LoadBalancer).remove(0);
     let ServiceEdit::Patch(patch) = edit(Some(&existing), &desired, "uid-1") else { panic!("no patch") };
     assert_eq!(patch["metadata"], json!({ "resourceVersion": "7" }));
     assert_eq!(
@@ -188,31 +198,31 @@ fn a_service_of_somebody_else_is_not_touched() {
 
 #[test]
 fn each_static_address_has_a_service_of_its_family() {
-    let mut wanted = wanted_gateway(&[80]);
+    let mut edge = wanted_gateway(&[80]);
     for value in ["192.0.2.7", "2001:db8::7"] {
-        wanted.addresses.push(WantedAddress { kind: AddressKind::Ip, value: Some(value.into()) });
+        edge.addresses.push(WantedAddress { kind: AddressKind::Ip, value: Some(value.into()) });
     }
-    let all = desired(&gateway(), &wanted, &listed(&wanted), &BTreeSet::new(), ServiceType::LoadBalancer);
+    let all = desired(&gateway(), &edge, &listed(&edge), &BTreeSet::new(), ServiceType::LoadBalancer);
     let spec = |at: usize| all[at].service.spec.clone().unwrap();
     assert_eq!(spec(0).load_balancer_ip.as_deref(), Some("192.0.2.7"));
     assert_eq!(spec(0).ip_families.unwrap(), ["IPv4"]);
     assert_eq!(spec(1).ip_families.unwrap(), ["IPv6"]);
     assert_eq!(&*all[0].key.name, "edge-fairway-192-0-2-7");
-    let inside = desired(&gateway(), &wanted, &listed(&wanted), &BTreeSet::new(), ServiceType::ClusterIp);
+    let inside = desired(&gateway(), &edge, &listed(&edge), &BTreeSet::new(), ServiceType::ClusterIp);
     let spec = inside[0].service.spec.as_ref().unwrap();
     assert_eq!((spec.cluster_ip.as_deref(), spec.load_balancer_ip.as_deref()), (Some("192.0.2.7"), None));
 }
 
 #[test]
 fn parameters_choose_the_type_of_the_service() {
-    let mut wanted = wanted_gateway(&[80]);
+    let mut gateway = wanted_gateway(&[80]);
     let parameters = [
         ("serviceType".into(), "NodePort".into()),
         ("externalTrafficPolicy".into(), "Local".into()),
         ("loadBalancerClass".into(), "example.com/lb".into()),
     ];
-    wanted.parameters = Some(parameters.into());
-    let spec = single_service(&wanted).service.spec.unwrap();
+    gateway.parameters = Some(parameters.into());
+    let spec = single_service(&gateway).service.spec.unwrap();
     assert_eq!(spec.type_.as_deref(), Some("NodePort"));
     assert_eq!(spec.external_traffic_policy.as_deref(), Some("Local"));
     assert_eq!(spec.load_balancer_class, None, "which only a load balancer can have");

@@ -155,9 +155,9 @@ impl BodyReader {
     /// Ends a chunk line with extensions. Their total is limited: otherwise a client could make the proxy read a
     /// thousand bytes for each byte of data. Data increases the limit; the next chunk line follows it.
     fn end_extension(&mut self, line: u32, size: u64) -> Result<State, Malformed> {
-        let left = self.limits.extension_bytes.checked_sub(line).ok_or(Malformed::ChunkExtension)?;
+        let remaining = self.limits.extension_bytes.checked_sub(line).ok_or(Malformed::ChunkExtension)?;
         let paid = u32::try_from(size / DATA_PER_EXTENSION).unwrap_or(u32::MAX);
-        self.limits.extension_bytes = left.saturating_add(paid);
+        self.limits.extension_bytes = remaining.saturating_add(paid);
         Ok(State::SizeEnd { size })
     }
 
@@ -211,7 +211,7 @@ impl BodyReader {
 
 /// The wanted part of the input, and how much is wanted after that.
 #[inline]
-fn split(input: &[u8], wanted: u64) -> (&[u8], u64) {
-    let taken = usize::try_from(wanted).map_or(input.len(), |wanted| wanted.min(input.len()));
-    (&input[..taken], wanted - taken as u64)
+fn split(input: &[u8], length: u64) -> (&[u8], u64) {
+    let taken_bytes = usize::try_from(length).map_or(input.len(), |wanted| wanted.min(input.len()));
+    (&input[..taken_bytes], length - taken_bytes as u64)
 }

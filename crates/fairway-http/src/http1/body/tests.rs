@@ -69,7 +69,7 @@ fn only_a_body_until_close_may_end_with_the_stream() {
 }
 
 #[test]
-fn chunks_are_put_together_and_what_follows_is_left() {
+fn chunks_are_joined_and_following_bytes_left() {
     let body = read(Framing::Chunked, "3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\nGET").unwrap();
     assert_eq!((body.data.as_str(), body.unread.as_str()), ("abc0123456789", "GET"));
     assert_eq!(chunked("000a\r\n0123456789\r\n000\r\n\r\n").as_deref(), Ok("0123456789"));
@@ -142,7 +142,7 @@ fn extensions_are_bounded_in_all_and_data_pays_for_more() {
 }
 
 #[test]
-fn trailers_are_kept_when_they_may_be_forwarded() {
+fn trailers_that_may_be_forwarded_are_kept() {
     let body = read(Framing::Chunked, "0\r\nGrpc-Status: 0\r\nX-Sum:  a b \t\r\nEmpty:\r\n\r\nGET").unwrap();
     let trailers: Vec<_> =
         body.trailers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

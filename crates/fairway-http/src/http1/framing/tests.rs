@@ -65,7 +65,7 @@ fn several_lengths_are_refused_equal_or_not() {
 }
 
 #[test]
-fn a_length_that_is_no_decimal_number_is_refused() {
+fn a_length_other_than_a_decimal_number_is_refused() {
     for value in [
         "",
         "+5",
@@ -87,7 +87,7 @@ fn a_length_that_is_no_decimal_number_is_refused() {
 }
 
 #[test]
-fn an_encoding_that_is_not_chunked_once_and_last_is_400_or_501() {
+fn an_encoding_other_than_one_final_chunked_is_400_or_501() {
     for value in ["", ",", "chunked,", ",chunked", "chunked, chunked", "chunked, gzip", "chunked,identity"] {
         let fields = format!("Transfer-Encoding: {value}\r\n");
         assert_eq!(framing(&fields), Err(Malformed::EncodingInvalid), "{value:?}");

@@ -135,12 +135,12 @@ impl HeadParser {
         }
         let mut slots = [const { MaybeUninit::uninit() }; SLOTS];
         let limit = usize::from(limits.fields);
-        let mut taken = kind.take(head, text, limits, &mut slots[..limit.min(SLOTS)]);
-        if matches!(taken, ParseAttempt::Refused(Error::TooManyHeaders)) && limit > SLOTS {
+        let mut attempt = kind.take(head, text, limits, &mut slots[..limit.min(SLOTS)]);
+        if matches!(attempt, ParseAttempt::Refused(Error::TooManyHeaders)) && limit > SLOTS {
             let mut slots: Vec<_> = (0..limit).map(|_| MaybeUninit::uninit()).collect();
-            taken = kind.take(head, text, limits, &mut slots);
+            attempt = kind.take(head, text, limits, &mut slots);
         }
-        match taken {
+        match attempt {
             ParseAttempt::Complete(consumed) => {
                 self.scanned = 0;
                 Ok(Parsed::Complete { consumed })
@@ -155,16 +155,16 @@ impl HeadParser {
     /// attempt per line, not per byte.
     #[inline]
     fn has_news(&self, text: &[u8]) -> bool {
-        let seen = self.scanned as usize;
-        seen == 0 || text.get(seen..).is_none_or(|fresh| memchr(b'\n', fresh).is_some())
+        let scanned = self.scanned as usize;
+        scanned == 0 || text.get(scanned..).is_none_or(|fresh| memchr(b'\n', fresh).is_some())
     }
 
     /// Checks an incomplete head: it must not exceed a limit already, nor contain a bare LF, which can never become a
     /// line end.
     #[cold]
     fn wait(&mut self, head: &mut Head, text: &[u8], limits: &HeadLimits) -> Result<Parsed, Malformed> {
-        let seen = (self.scanned as usize).min(text.len());
-        if memchr::memchr_iter(b'\n', &text[seen..]).any(|at| !text[..seen + at].ends_with(b"\r")) {
+        let scanned = (self.scanned as usize).min(text.len());
+        if memchr::memchr_iter(b'\n', &text[scanned..]).any(|at| !text[..scanned + at].ends_with(b"\r")) {
             return self.refuse(head, Malformed::BareLineFeed);
         }
         let line = limits.line_bytes as usize + 2;

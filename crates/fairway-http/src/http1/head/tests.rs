@@ -93,7 +93,7 @@ fn one_empty_line_before_a_request_is_skipped_and_counted() {
 }
 
 #[test]
-fn other_versions_are_505_and_what_is_no_version_is_400() {
+fn unsupported_versions_are_505_and_invalid_ones_400() {
     for version in ["HTTP/2.0", "HTTP/0.9", "HTTP/1.2", "HTTP/3.0"] {
         let rule = refused(&format!("GET / {version}\r\n\r\n"));
         assert_eq!((rule, rule.status()), (Malformed::UnsupportedVersion, 505), "{version}");
@@ -303,7 +303,7 @@ fn a_head_over_the_limit_is_431_complete_or_not() {
 }
 
 #[test]
-fn what_follows_a_head_does_not_count_for_its_limit() {
+fn bytes_after_a_head_do_not_count_for_its_limit() {
     let limits = HeadLimits { head_bytes: 100, ..LIMITS };
     let text = format!("GET / HTTP/1.1\r\n\r\n{}", "x".repeat(1000));
     assert_eq!(
@@ -373,7 +373,7 @@ fn set_replaces_all_of_a_name_where_the_first_stood() {
 }
 
 #[test]
-fn removed_fields_are_gone_and_may_come_back() {
+fn removed_fields_may_be_added_again() {
     let mut head = request("GET / HTTP/1.1\r\nHost: 1\r\nX: 2\r\nhost: 3\r\nY: 4\r\n\r\n").unwrap();
     head.remove(b"HOST");
     head.remove(b"x");
@@ -411,13 +411,13 @@ fn bytes_that_no_target_may_have_are_escaped_when_written() {
 }
 
 #[test]
-fn a_request_leaves_as_http_1_1_and_a_response_in_the_version_asked_for() {
+fn requests_are_written_as_http_1_1_and_responses_in_the_requested_version() {
     let head = request("GET / HTTP/1.0\r\n\r\n").unwrap();
     assert_eq!(lines(&head), "GET / HTTP/1.1\r\n\r\n");
-    let mut own = Head::new();
-    own.start_response(503);
+    let mut reused = Head::new();
+    reused.start_response(503);
     let mut out = Vec::new();
-    write_response(&own, Version::Http10, &mut out);
+    write_response(&reused, Version::Http10, &mut out);
     assert_eq!(out, b"HTTP/1.0 503 Service Unavailable\r\n\r\n");
 }
 

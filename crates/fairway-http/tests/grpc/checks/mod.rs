@@ -7,11 +7,11 @@ use fairway_http::grpc::{Decoder, Encoder, NotBase64};
 pub(crate) fn grpc_web(input: &[u8]) {
     let Some((&cut, body)) = input.split_first() else { return };
     let chunk = usize::from(cut).max(1);
-    let whole = decoded(body, body.len().max(1));
-    assert_eq!(decoded(body, chunk), whole);
-    assert_eq!(decoded(body, 1), whole);
-    assert_eq!(whole.clone().ok(), naive(body));
-    if let Ok(bytes) = whole {
+    let unsplit = decoded(body, body.len().max(1));
+    assert_eq!(decoded(body, chunk), unsplit);
+    assert_eq!(decoded(body, 1), unsplit);
+    assert_eq!(unsplit.clone().ok(), naive(body));
+    if let Ok(bytes) = unsplit {
         written(&bytes, chunk);
     }
     written(body, chunk);

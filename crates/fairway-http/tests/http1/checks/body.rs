@@ -17,11 +17,11 @@ struct Body {
 
 /// Any bytes as a chunked body.
 pub(crate) fn chunked(input: &[u8]) {
-    let whole = read(input, input.len().max(1), LIMITS);
+    let unsplit = read(input, input.len().max(1), LIMITS);
     for piece in [1, 2, 3, 7] {
-        assert_eq!(read(input, piece, LIMITS), whole, "in pieces of {piece}");
+        assert_eq!(read(input, piece, LIMITS), unsplit, "in pieces of {piece}");
     }
-    let Ok(body) = whole else { return };
+    let Ok(body) = unsplit else { return };
     let read_again = read(&written(&body), 5, WRITTEN).expect("what was written is valid");
     assert_eq!((&read_again.data, &read_again.trailers), (&body.data, &body.trailers));
     assert_eq!(strict(&input[..body.consumed]), Some(body.data), "another reader understands the same");

@@ -39,9 +39,9 @@ pub(crate) fn response(input: &[u8]) {
 
 fn parsed(input: &[u8], parse: Parse, write: Write) -> Option<Head> {
     let mut head = Head::new();
-    let whole = parse(&mut HeadParser::new(), &mut head, input, &LIMITS);
-    same_however_it_arrives(input, parse, write, &head, whole);
-    let Ok(Parsed::Complete { consumed }) = whole else { return None };
+    let unsplit = parse(&mut HeadParser::new(), &mut head, input, &LIMITS);
+    same_however_it_arrives(input, parse, write, &head, unsplit);
+    let Ok(Parsed::Complete { consumed }) = unsplit else { return None };
     assert!(consumed <= input.len() && input[..consumed].ends_with(b"\r\n\r\n"));
     assert!(head.field_count() <= usize::from(LIMITS.fields));
     let text = written(&head, write);

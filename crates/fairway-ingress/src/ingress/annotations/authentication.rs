@@ -215,11 +215,11 @@ fn realm(reader: &mut Reader<'_>) -> Result<Arc<str>, Closed> {
 
 fn report_unusable(reader: &mut Reader<'_>, key: &ObjectKey, unusable: &[UnusableHash]) {
     let Some(first) = unusable.first() else { return };
-    let what = match first.why {
+    let reason = match first.why {
         InvalidHash::Unknown => "has no known format",
         InvalidHash::TooSlow => "costs more to verify than is allowed",
     };
-    let problem = format!("Secret {key}: {} {what}", UnusableHash::format_locations(unusable));
+    let problem = format!("Secret {key}: {} {reason}", UnusableHash::format_locations(unusable));
     let found = Diagnostic::new(Severity::Warning, "unusable-password", reader.at("auth-secret"));
     reader.report(found.because(problem, "no password lets that user in"));
 }
@@ -244,8 +244,8 @@ fn external_auth(
     };
     let AuthRequest { mut auth, host } = question;
     if let Some(host) = host {
-        let own = place == "auth-url" && host.scheme == UrlScheme::Https;
-        let tls = if own { upstream::tls_origination(reader, context)? } else { Arc::default() };
+        let is_https = place == "auth-url" && host.scheme == UrlScheme::Https;
+        let tls = if is_https { upstream::tls_origination(reader, context)? } else { Arc::default() };
         let reference = host.backend_with_tls(context.inputs.resources, BackendPurpose::Authentication, &tls);
         auth.service = AuthService::Backend { backend: reference.key.clone(), host: host.name };
         let origin = if place.is_empty() { reader.field_origin("") } else { reader.at(place) };

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_variables_are_told_apart() {
+    fn text_and_variables_are_distinguished() {
         use SessionPart::{Address, Cookie, Header, Path, Query, Target, Text};
         assert_eq!(parts("$request_uri$uri"), Ok(vec![Target, Path]));
         assert_eq!(

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expression_says_where_the_common_name_ends() {
+    fn an_expression_must_end_after_the_common_name() {
         for (pattern, ends) in [
             ("CN=admin", false),
             ("CN=(billing|stock)", false),

@@ -128,7 +128,8 @@ fn transaction_id(reader: &mut Reader<'_>) -> Template {
         return firewall::request_id();
     };
     let is_plain = value.chars().all(|c| c.is_ascii_alphanumeric() || "-_${}".contains(c));
-    let template = variables::header(value).ok().filter(|of| is_plain && of.geo_fields().next().is_none());
+    let template =
+        variables::header(value).ok().filter(|template| is_plain && template.geo_fields().next().is_none());
     match template {
         Some(template) => template,
         None => {

@@ -57,7 +57,7 @@ struct MirrorUrl {
 
 impl MirrorUrl {
     fn read(text: &str) -> Result<Self, String> {
-        let wrong = |what: &str| format!("\"{}\" {what}", redact_url(text));
+        let wrong = |problem: &str| format!("\"{}\" {problem}", redact_url(text));
         if text.contains('@') {
             return Err(wrong("has an @, before which a password may be"));
         }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_names_a_service_and_what_it_is_asked_for() {
+    fn a_target_names_a_service_and_a_path() {
         let received = |before: &str| MirrorTarget::Received(before.into());
         for (text, port, asked) in [
             ("http://copy.lab.svc", 80, received("")),

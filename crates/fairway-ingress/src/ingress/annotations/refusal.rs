@@ -165,12 +165,12 @@ pub(crate) fn refusal(reader: &mut Reader<'_>, context: &Context<'_>) -> Refusal
     for (name, value) in reader.untrimmed().collect::<Vec<_>>() {
         let of_this = Refusal::for_annotation(name);
         if CRITICAL_ANNOTATIONS.contains(&name) && !risky {
-            let which = match context.inputs.options.configmap {
+            let settings_name = match context.inputs.options.configmap {
                 Some(_) => "the settings ConfigMap",
                 None => "a settings ConfigMap, which --configmap names,",
             };
             let problem = format!(
-                "{name} is nginx configuration, which is refused unless {RISK_LEVEL} in {which} is Critical"
+                "{name} is nginx configuration, which is refused unless {RISK_LEVEL} in {settings_name} is Critical"
             );
             let found = Diagnostic::new(Severity::Error, "unsupported-protection", reader.at(name));
             reader.report(found.because(problem, of_this.consequence()));

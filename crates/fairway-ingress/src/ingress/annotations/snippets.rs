@@ -68,12 +68,12 @@ fn configuration_snippet(
     contributions: &mut Contributions,
 ) -> Result<(), Closed> {
     let of_settings = &context.defaults.snippets.location;
-    let own = text(reader, CONFIGURATION);
-    if own.is_none() && of_settings.is_empty() {
+    let own_text = text(reader, CONFIGURATION);
+    if own_text.is_none() && of_settings.is_empty() {
         return Ok(());
     }
-    let name = if own.is_some() { CONFIGURATION } else { "location-snippet" };
-    let parsed = own.map_or(Ok(Vec::new()), |text| read_directives(context, CONFIGURATION, text));
+    let name = if own_text.is_some() { CONFIGURATION } else { "location-snippet" };
+    let parsed = own_text.map_or(Ok(Vec::new()), |text| read_directives(context, CONFIGURATION, text));
     let snippet = parsed.and_then(|mut parsed| {
         parsed.extend(of_settings.iter().cloned());
         let maps = &context.defaults.snippets.http.maps;

@@ -50,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_not_plain_text_is_quoted() {
+    fn text_with_special_characters_is_quoted() {
         let value = json!({"a": ["x", {"b": "1", "c": "on"}], "d": {}, "e": "two words", "f": 80});
         assert_eq!(text(&value), "a:\n  - x\n  - b: \"1\"\n    c: \"on\"\nd: {}\ne: \"two words\"\nf: 80");
     }

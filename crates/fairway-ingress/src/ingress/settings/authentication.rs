@@ -35,7 +35,7 @@ pub(super) struct GlobalAuth {
 impl GlobalAuth {
     /// Reads one key, by its name after `global-auth-`.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
-        let place = match name {
+        let slot = match name {
             "url" => &mut self.url,
             "method" => &mut self.method,
             "signin" => &mut self.sign_in,
@@ -63,7 +63,7 @@ impl GlobalAuth {
             }
             _ => return Err(KeyProblem::Unknown),
         };
-        *place = (!value.is_empty()).then(|| value.to_owned());
+        *slot = (!value.is_empty()).then(|| value.to_owned());
         Ok(())
     }
 

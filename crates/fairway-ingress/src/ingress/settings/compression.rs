@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_compressed_without_a_switch() {
+    fn compression_is_off_by_default() {
         assert_eq!(settled(&[]), []);
         assert_eq!(settled(&[("gzip-level", "5"), ("use-gzip", "false")]), []);
         let all = settled(&[("use-gzip", "true"), ("enable-brotli", "true"), ("enable-zstd", "true")]);

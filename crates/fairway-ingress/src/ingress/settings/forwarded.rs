@@ -194,10 +194,10 @@ fn is_within(range: &IpNet, ranges: &[IpNet]) -> bool {
 }
 
 /// The intersection of two lists of ranges.
-fn intersection(some: &[IpNet], others: &[IpNet]) -> Vec<IpNet> {
-    let inner = some.iter().filter(|range| is_within(range, others));
+fn intersection(own_ranges: &[IpNet], others: &[IpNet]) -> Vec<IpNet> {
+    let inner = own_ranges.iter().filter(|range| is_within(range, others));
     let mut ranges: Vec<_> =
-        inner.chain(others.iter().filter(|range| is_within(range, some))).copied().collect();
+        inner.chain(others.iter().filter(|range| is_within(range, own_ranges))).copied().collect();
     ranges.sort();
     ranges.dedup();
     ranges

@@ -61,14 +61,14 @@ pub(crate) fn named_config_maps(settings: &ConfigMap) -> impl Iterator<Item = Ob
 impl HeaderKeys {
     /// Reads one key; `None` for any other.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Option<Result<(), KeyProblem>> {
-        let place = match name {
+        let slot = match name {
             ADD_HEADERS_KEY => &mut self.response_headers,
             SET_HEADERS_KEY => &mut self.requests,
             HIDE_HEADERS_KEY | "proxy-hide-headers" => return Some(self.hide(value)),
             _ => return None,
         };
-        *place = ObjectKey::parse(value);
-        Some(if place.is_none() && !value.is_empty() { Err(NOT_A_MAP) } else { Ok(()) })
+        *slot = ObjectKey::parse(value);
+        Some(if slot.is_none() && !value.is_empty() { Err(NOT_A_MAP) } else { Ok(()) })
     }
 
     fn hide(&mut self, value: &str) -> Result<(), KeyProblem> {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_headers_are_a_list_of_names_without_those_of_the_connection() {
+    fn hidden_headers_are_a_list_of_names_except_connection_headers() {
         assert_eq!(
             hidden("X-B, x-a,,X-Powered-By,X-A"),
             (["x-a", "x-b", "x-powered-by"].map(String::from).into(), true)

@@ -288,9 +288,9 @@ impl SettingsDraft<'_> {
         if let Some(read) = read {
             return read;
         }
-        let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
-        let taken = taken.or_else(|| self.firewall.read(name, value, self.options.firewall.is_some()));
-        taken.unwrap_or_else(|| ignored_keys::check_ignored(name, value))
+        let accepted = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
+        let accepted = accepted.or_else(|| self.firewall.read(name, value, self.options.firewall.is_some()));
+        accepted.unwrap_or_else(|| ignored_keys::check_ignored(name, value))
     }
 
     /// Keys for proxies in front of this one.

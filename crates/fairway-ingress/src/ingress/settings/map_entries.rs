@@ -28,7 +28,7 @@ pub(super) struct MapKeys {
 impl MapKeys {
     /// Reads one key; `None` for any other.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Option<Result<(), KeyProblem>> {
-        let place = match name {
+        let map = match name {
             "block-user-agents" => &mut self.blocked.user_agents,
             "block-referers" => &mut self.blocked.referers,
             "skip-access-log-urls" => {
@@ -39,7 +39,7 @@ impl MapKeys {
             _ => return None,
         };
         let (read, unread) = entries(value);
-        *place = read;
+        *map = read;
         Some(if unread { Err(KeyProblem::Unreadable(NOT_ENTRIES)) } else { Ok(()) })
     }
 

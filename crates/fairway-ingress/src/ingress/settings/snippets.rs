@@ -23,13 +23,13 @@ pub(super) struct SnippetKeys {
 impl SnippetKeys {
     /// Reads a key; `false` for any other.
     pub(super) fn read(&mut self, name: &str, value: &str) -> bool {
-        let place = match name {
+        let snippet = match name {
             "http-snippet" => &mut self.http,
             "server-snippet" => &mut self.server,
             "location-snippet" => &mut self.location,
             _ => return false,
         };
-        value.clone_into(place);
+        value.clone_into(snippet);
         true
     }
 

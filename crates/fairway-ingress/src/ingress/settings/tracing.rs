@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_the_flags_decide_and_an_ingress_that_is_traced_is_so_as_in_ingress_nginx() {
+    fn without_keys_the_flags_decide_and_an_ingress_can_enable_tracing() {
         let (settings, defaults, said) = settled(&[]);
         assert_eq!((settings.tracing, settings.collector, said), (None, None, Vec::new()));
         assert_eq!(defaults, TracingDefaults::default());
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn false_turns_off_what_a_flag_turns_on() {
+    fn false_turns_off_tracing_enabled_by_a_flag() {
         let (settings, defaults, _) =
             settled(&[("enable-opentelemetry", "false"), ("otel-sampler", "AlwaysOn")]);
         assert!(settings.tracing.unwrap().is_off());
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_collector_may_hold_and_send_is_bounded() {
+    fn queue_and_batch_sizes_are_bounded() {
         let (settings, _, said) = settled(&[
             ("otlp-collector-host", "10.0.0.1"),
             ("otel-max-queuesize", "4294967295"),

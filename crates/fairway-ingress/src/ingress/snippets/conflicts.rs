@@ -279,7 +279,9 @@ fn conflict_with_path(host: &HostSnippet, location: &Location, owner: &Arc<Serve
 }
 
 fn conflict_with_path_snippet(host: &HostSnippet, of_path: &PathSnippetEffects) -> Option<String> {
-    let common = |one: &BTreeSet<String>, other: &BTreeSet<String>| one.intersection(other).next().cloned();
+    let common = |common_name: &BTreeSet<String>, other: &BTreeSet<String>| {
+        common_name.intersection(other).next().cloned()
+    };
     let (uses, others) = (&host.uses, &of_path.uses);
     let changed = common(&uses.inputs, &others.reads)
         .or_else(|| common(&uses.inputs, &others.requests))

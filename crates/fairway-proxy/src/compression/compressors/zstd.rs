@@ -52,7 +52,7 @@ impl Zstd {
         let mut from = InBuffer::around(input);
         loop {
             let mut into = OutBuffer::around(&mut output[..]);
-            let left =
+            let remaining =
                 self.state.compress_stream2(&mut into, &mut from, directive).map_err(|_| Failure::Closed)?;
             let written = into.pos();
             if written > 0 {
@@ -61,7 +61,7 @@ impl Zstd {
             let is_done = match directive {
                 // It leaves room only if it has no more output.
                 Directive::ZSTD_e_continue => from.pos() == input.len() && written < OUTPUT_BUFFER_BYTES,
-                Directive::ZSTD_e_flush | Directive::ZSTD_e_end => left == 0,
+                Directive::ZSTD_e_flush | Directive::ZSTD_e_end => remaining == 0,
             };
             if is_done {
                 return Ok(());

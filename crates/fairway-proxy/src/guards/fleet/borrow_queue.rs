@@ -53,8 +53,8 @@ impl WantedClients {
             _ => return Err(NotNoted::Full),
         }
         let Some(client) = client() else { return Ok(()) };
-        let taken = slot.compare_exchange(0, key.number(), Ordering::AcqRel, Ordering::Relaxed);
-        match taken {
+        let exchanged = slot.compare_exchange(0, key.number(), Ordering::AcqRel, Ordering::Relaxed);
+        match exchanged {
             Err(other) if other == key.number() => return Err(NotNoted::Known),
             Err(_) => return Err(NotNoted::Full),
             Ok(_) => {}

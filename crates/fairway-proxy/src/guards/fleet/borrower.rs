@@ -80,10 +80,10 @@ impl Borrower {
     pub fn new(limits: FleetLimits) -> Option<Self> {
         let mut id = [0; 8];
         rand::fill(&mut id).ok()?;
-        let wanted = limits.take_wanted_shares()?;
+        let wanted_share = limits.take_wanted_shares()?;
         Some(Self {
             limits,
-            wanted_shares: wanted,
+            wanted_shares: wanted_share,
             clients: HashMap::new(),
             id: u64::from_be_bytes(id),
             number: 0,
@@ -115,8 +115,8 @@ impl Borrower {
         }
     }
 
-    fn add(&mut self, wanted: WantedShare) {
-        let WantedShare { key, client: of_limit } = wanted;
+    fn add(&mut self, wanted_share: WantedShare) {
+        let WantedShare { key, client: of_limit } = wanted_share;
         self.clients.insert(key, WantingClient { of_limit, state: ClientState::Wants, due: Instant::now() });
     }
 

@@ -79,10 +79,10 @@ impl FleetLimits {
     }
 
     /// Sets the name of this replica, and the names and probe addresses of the other ready ones.
-    pub fn set_members(&self, own: Arc<str>, others: Vec<(Arc<str>, SocketAddr)>) {
+    pub fn set_members(&self, own_name: Arc<str>, others: Vec<(Arc<str>, SocketAddr)>) {
         self.0.has_others.store(!others.is_empty(), Ordering::Relaxed);
         *self.0.members.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(Members { own_name: own, others });
+            Arc::new(Members { own_name, others });
     }
 
     /// The receiver of clients whose requests are refused, for the borrower; `None` after the first call.
@@ -106,14 +106,15 @@ impl FleetLimits {
         if request.len() > MAX_REQUEST_BYTES {
             return Err(RefusedMessage::Oversized);
         }
-        let own = Arc::clone(&self.members().own_name);
-        let (made, request) =
-            keys.open_shared(TicketGroup::lease("ask", &own), request).ok_or(RefusedMessage::Unsigned)?;
+        let own_name = Arc::clone(&self.members().own_name);
+        let (made, request) = keys
+            .open_shared(TicketGroup::lease("ask", &own_name), request)
+            .ok_or(RefusedMessage::Unsigned)?;
         let request = LendRequest::decode(&request).ok_or(RefusedMessage::Malformed)?;
         let outcomes = lender.decide(&request, made, size.replicas(), counts, now, wall)?;
         outcomes.iter().for_each(|outcome| figures.count_reply(*outcome));
         let reply = Reply { borrower: request.borrower, number: request.number, outcomes };
-        keys.seal_shared(TicketGroup::lease("answer", &own), wall, &reply.encode())
+        keys.seal_shared(TicketGroup::lease("answer", &own_name), wall, &reply.encode())
             .ok_or(RefusedMessage::Unsigned)
     }
 

@@ -226,8 +226,9 @@ mod tests {
     use super::*;
 
     fn client(client: ClientName) -> ClientOfLimit {
-        let whole = RequestRate { interval: Duration::from_nanos(33_333_333), burst: Duration::from_secs(2) };
-        ClientOfLimit { policy: PolicyId::from_name("p"), client, fleet_rate: whole }
+        let full_rate =
+            RequestRate { interval: Duration::from_nanos(33_333_333), burst: Duration::from_secs(2) };
+        ClientOfLimit { policy: PolicyId::from_name("p"), client, fleet_rate: full_rate }
     }
 
     fn lend_request() -> LendRequest {
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_nothing_else() {
+    fn a_written_message_is_read_back_and_nothing_else_is_accepted() {
         let (request, counts) = (lend_request(), ClientCounts::new());
         let bytes = request.encode();
         assert_eq!(LendRequest::decode(&bytes), Some(request.clone()));
@@ -256,12 +257,12 @@ mod tests {
                 1
             );
         }
-        let whole: Vec<_> = (0..=request.clients.len())
+        let prefixes: Vec<_> = (0..=request.clients.len())
             .map(|count| {
                 LendRequest { clients: request.clients[..count].to_vec(), ..request.clone() }.encode().len()
             })
             .collect();
-        for length in (0..bytes.len()).filter(|length| !whole.contains(length)) {
+        for length in (0..bytes.len()).filter(|length| !prefixes.contains(length)) {
             assert_eq!(LendRequest::decode(&bytes[..length]), None, "{length} bytes");
         }
         let many =

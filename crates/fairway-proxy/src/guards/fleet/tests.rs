@@ -31,9 +31,9 @@ fn lender(name: &str, keys: SessionTickets) -> FleetLimits {
 }
 
 fn client(last: u8, interval: Duration) -> ClientOfLimit {
-    let whole = RequestRate { interval, burst: Duration::ZERO };
+    let full_rate = RequestRate { interval, burst: Duration::ZERO };
     let client = ClientName::Address([192, 0, 2, last].into());
-    ClientOfLimit { policy: PolicyId::from_name("p"), client, fleet_rate: whole }
+    ClientOfLimit { policy: PolicyId::from_name("p"), client, fleet_rate: full_rate }
 }
 
 fn lend_request_bytes(borrower: u64, number: u64, clients: &[ClientOfLimit]) -> Vec<u8> {
@@ -58,7 +58,7 @@ fn refused(lender: &FleetLimits) -> Vec<(&'static str, u64)> {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn nobody_but_a_replica_gets_an_answer_or_changes_a_count() {
+async fn only_a_replica_gets_a_reply_or_changes_a_count() {
     let (keys, other) = (keys(1), keys(2));
     let lender = lender("a", keys.clone());
     let clients = [client(1, SECOND / 10)];
@@ -87,8 +87,9 @@ async fn nobody_but_a_replica_gets_an_answer_or_changes_a_count() {
         assert!(refused(&lender).contains(&(*reason, before + 1)), "{reason}: {:?}", refused(&lender));
     }
     assert!(lender.figures().answered.iter().all(|(_, count)| *count == 0));
-    let whole = clients[0].fleet_rate;
-    let asks = || lender.admits(PolicyId::from_name("p"), None, [192, 0, 2, 1].into(), whole, Instant::now());
+    let full_rate = clients[0].fleet_rate;
+    let asks =
+        || lender.admits(PolicyId::from_name("p"), None, [192, 0, 2, 1].into(), full_rate, Instant::now());
     assert!(asks(), "the share is not lent");
     tokio::time::sleep(SECOND).await;
     // A clock that is ahead, and one that is behind.

@@ -23,8 +23,8 @@ struct ScriptedForward {
 }
 
 impl ScriptedForward {
-    fn log_event(&self, what: impl Into<String>) {
-        self.events.borrow_mut().push(what.into());
+    fn log_event(&self, event: impl Into<String>) {
+        self.events.borrow_mut().push(event.into());
     }
 
     fn endpoint(&self) -> Option<SocketAddr> {
@@ -152,8 +152,8 @@ fn forward_to(endpoints: impl IntoIterator<Item = SocketAddr>) -> ScriptedForwar
     ScriptedForward { endpoints: RefCell::new(endpoints.into_iter().collect()), ..ScriptedForward::default() }
 }
 
-async fn request(client: &UdpSocket, to: SocketAddr, what: &[u8]) -> Vec<u8> {
-    client.send_to(what, to).await.unwrap();
+async fn request(client: &UdpSocket, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+    client.send_to(payload, to).await.unwrap();
     let mut response = vec![0; 65_536];
     let (count, from) = client.recv_from(&mut response).await.unwrap();
     assert_eq!(from, to, "responses come from the listener");
@@ -161,14 +161,14 @@ async fn request(client: &UdpSocket, to: SocketAddr, what: &[u8]) -> Vec<u8> {
     response
 }
 
-async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+async fn wait_until(expectation: &str, is_so: impl Fn() -> bool) {
     for _ in 0..3_000 {
         if is_so() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{what} did not come true");
+    panic!("{expectation} did not come true");
 }
 
 async fn run_local(test: impl Future<Output = ()>) {

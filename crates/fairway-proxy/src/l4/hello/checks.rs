@@ -9,11 +9,11 @@ const MOST_IN_RECORDS: usize = 32 * 1024;
 
 /// Checks any bytes, which `read` gets in fragments.
 pub(crate) fn client_hello(input: &[u8], read: impl Fn(&mut dyn Iterator<Item = &[u8]>) -> ParsedName) {
-    let whole = read(&mut std::iter::once(input));
+    let unsplit = read(&mut std::iter::once(input));
     for size in [1, 2, 3, 7, 64, 1_460] {
-        assert_eq!(read(&mut input.chunks(size)), whole, "in pieces of {size} bytes");
+        assert_eq!(read(&mut input.chunks(size)), unsplit, "in pieces of {size} bytes");
     }
-    assert_eq!(parse_naively(input), whole);
+    assert_eq!(parse_naively(input), unsplit);
 }
 
 fn parse_naively(input: &[u8]) -> ParsedName {
@@ -30,11 +30,11 @@ fn parse_naively(input: &[u8]) -> ParsedName {
                 return Err(());
             }
             if let [_, a, b, c, content @ ..] = &message[..] {
-                let wanted = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
-                if wanted + 4 > MOST_OF_MESSAGE {
+                let message_length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+                if message_length + 4 > MOST_OF_MESSAGE {
                     return Err(());
                 }
-                if content.len() == wanted {
+                if content.len() == message_length {
                     return name(content).ok_or(()).map(Some);
                 }
             }

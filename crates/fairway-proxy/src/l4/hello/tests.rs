@@ -115,7 +115,7 @@ fn the_final_dot_is_removed_and_invalid_dns_names_are_ignored() {
 }
 
 #[test]
-fn anything_but_a_client_hello_is_refused_at_once() {
+fn other_bytes_than_a_client_hello_are_refused_at_once() {
     let good = records(&hello(&[server_name("a.test")]), 16_384);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();

@@ -122,8 +122,8 @@ async fn fetch_and_staple(
     match verdict.status {
         Status::Good => {
             staple.set(response.into(), verdict.next_update);
-            let left = Duration::from_secs(verdict.next_update.saturating_sub(now.as_secs()));
-            Attempt { outcome: FetchOutcome::Good, wait: refresh_in(left) }
+            let validity = Duration::from_secs(verdict.next_update.saturating_sub(now.as_secs()));
+            Attempt { outcome: FetchOutcome::Good, wait: refresh_in(validity) }
         }
         Status::Revoked => {
             staple.withdraw();
@@ -142,9 +142,9 @@ async fn fetch_and_staple(
 
 /// Delay before refreshing a response valid for `left`: half of it, minus up to a tenth at random, so that
 /// replicas and certificates of a rollout do not all fetch at once.
-fn refresh_in(left: Duration) -> Duration {
+fn refresh_in(validity: Duration) -> Duration {
     let [least, most] = REFRESH_RANGE;
-    with_jitter((left / 2).min(most)).clamp(least, most)
+    with_jitter((validity / 2).min(most)).clamp(least, most)
 }
 
 /// Delay before retrying after this many earlier failures.

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_no_longer_shared_opens_nothing() {
+    fn a_key_that_is_no_longer_shared_opens_no_ticket() {
         let mut replica = Replica::new(Instant::now());
         replica.adopt(0, &[shared("2", 0, HOUR), shared("1", 12 * HOUR, 0)]);
         let ticket = replica.ticket(1);

@@ -19,7 +19,7 @@ fn cors(origins: Vec<CorsOrigin>) -> Phases {
 }
 
 #[tokio::test]
-async fn preflights_of_allowed_origins_are_answered_here() {
+async fn preflights_of_allowed_origins_get_local_responses() {
     let (backend, proxy) =
         start_with_filters(vec![cors(vec![CorsOrigin::Exact("https://app.example".into())])]).await;
     let preflight = |origin: &str| Request::new("OPTIONS", "/").header("Host", HOST).header("Origin", origin);
@@ -41,7 +41,7 @@ async fn preflights_of_allowed_origins_are_answered_here() {
 }
 
 #[tokio::test]
-async fn other_answers_carry_the_headers_for_allowed_origins_only() {
+async fn other_responses_carry_the_headers_for_allowed_origins_only() {
     let one_label = CorsOrigin::OneLabel { before: "https://".into(), after: ".example.org".into() };
     let (_backend, proxy) = start_with_filters(vec![cors(vec![one_label])]).await;
     for (origin, allowed) in [
@@ -63,7 +63,7 @@ async fn other_answers_carry_the_headers_for_allowed_origins_only() {
 }
 
 #[tokio::test]
-async fn what_an_endpoint_says_of_other_origins_is_replaced() {
+async fn cors_headers_of_endpoints_are_replaced() {
     let requests = [
         ("Access-Control-Allow-Origin", "https://b.test"),
         ("access-control-max-age", "5"),
@@ -111,7 +111,7 @@ fn preflight(origin: &str) -> Request {
 }
 
 #[tokio::test]
-async fn gateway_api_has_every_preflight_answered_and_only_allowed_origins_told() {
+async fn in_gateway_api_every_preflight_gets_a_response_and_only_allowed_origins_get_headers() {
     let origins = [
         CorsOrigin::Exact("https://www.foo.com".into()),
         CorsOrigin::Wildcard { before: "https://".into(), after: ".bar.com".into() },
@@ -165,7 +165,7 @@ async fn gateway_api_has_every_preflight_answered_and_only_allowed_origins_told(
 }
 
 #[tokio::test]
-async fn a_star_of_gateway_api_is_what_the_request_says_where_credentials_are_allowed() {
+async fn a_wildcard_of_gateway_api_becomes_the_requested_value_with_credentials() {
     let (_backend, open) = start_with_filters(vec![gateway_cors(&[CorsOrigin::Any], "*", "*", false)]).await;
     let response = send(&open, preflight("https://a.test:1")).await;
     let (_backend, trusting) =

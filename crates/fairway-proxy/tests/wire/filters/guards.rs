@@ -12,7 +12,7 @@ use super::{send, send_absolute_form, send_tls, start_with_filters};
 use crate::support::{HOST, Setup};
 
 #[tokio::test]
-async fn plain_requests_are_sent_to_https_and_tls_ones_pass() {
+async fn plain_requests_are_redirected_to_https_and_tls_ones_pass() {
     let redirect = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };
     let (backend, proxy) = start_with_filters(vec![Phases::from(Guard::HttpsRedirect(redirect))]).await;
     for (host, target, location) in [
@@ -30,7 +30,7 @@ async fn plain_requests_are_sent_to_https_and_tls_ones_pass() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_https_writes_the_port_where_it_is_asked_to() {
+async fn a_redirect_to_https_contains_the_port_if_configured() {
     let redirect = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: true };
     let (_backend, proxy) = start_with_filters(vec![Phases::from(Guard::HttpsRedirect(redirect))]).await;
     let response = send(&proxy, Request::get(HOST, "/a/")).await;
@@ -69,16 +69,19 @@ async fn a_redirect_replaces_the_parts_it_names() {
         path,
         keep_query,
     };
-    let whole = |path: &str| Some(PathRewrite::Full(path.into()));
-    let full = whole("/new");
+    let full_path = |path: &str| Some(PathRewrite::Full(path.into()));
+    let full = full_path("/new");
     for (target, location) in [
         (RedirectTarget::Url("https://other.example/x".into()), "https://other.example/x"),
         (parts(None, Some("other.example"), None, None, true), "http://other.example/a/b?c=d"),
         (parts(Some("https"), None, None, full.clone(), false), "https://example.com/new"),
         (parts(Some("https"), None, Some(8443), full, true), "https://example.com:8443/new?c=d"),
         (parts(None, None, Some(80), None, false), "http://example.com/a/b"),
-        (parts(None, None, Some(80), whole(".other.example"), false), "http://example.com/.other.example"),
-        (parts(None, None, Some(80), whole(""), false), "http://example.com/"),
+        (
+            parts(None, None, Some(80), full_path(".other.example"), false),
+            "http://example.com/.other.example",
+        ),
+        (parts(None, None, Some(80), full_path(""), false), "http://example.com/"),
         (RedirectTarget::Path("/a/b/".into()), "/a/b/?c=d"),
         (RedirectTarget::Host("www.example.com".into()), "http://www.example.com:80/a/b?c=d"),
     ] {
@@ -210,7 +213,7 @@ async fn a_guard_of_the_root_holds_for_absolute_targets_without_a_path() {
 }
 
 #[tokio::test]
-async fn requests_are_refused_by_what_they_are() {
+async fn requests_are_refused_by_method_path_and_headers() {
     let regex = |name: &str, pattern: &str| {
         vec![NamedValueMatch { name: name.into(), value: TextMatch::Regex(pattern.into()) }]
     };
@@ -239,7 +242,7 @@ async fn requests_are_refused_by_what_they_are() {
 }
 
 #[tokio::test]
-async fn what_is_sent_twice_or_at_length_is_not_let_past_a_refusal() {
+async fn repeated_and_long_values_do_not_bypass_a_refusal() {
     let regex =
         |name: &str| vec![NamedValueMatch { name: name.into(), value: TextMatch::Regex("bad".into()) }];
     let cookies = TextMatch::Regex(".*role=admin.*debug=1.*".into());
@@ -278,18 +281,20 @@ async fn what_is_sent_twice_or_at_length_is_not_let_past_a_refusal() {
         assert_eq!(send(&proxy, request).await.status, status, "{described}");
     }
     assert_eq!(backend.request_count(), 6);
-    let seen = backend.requests();
+    let requests = backend.requests();
     assert!(
-        seen.iter().all(|request| request.header("X_Kind").is_none()),
+        requests.iter().all(|request| request.header("X_Kind").is_none()),
         "what no rule can name goes nowhere"
     );
 }
 
 #[tokio::test]
-async fn a_rule_may_believe_what_some_peers_say_of_the_client() {
+async fn a_rule_may_trust_some_peers_about_the_client() {
     let backend = Backend::http(|request| {
-        let seen = |name| request.header(name).unwrap_or("-").to_owned();
-        BackendResponse::ok([seen("X-Forwarded-For"), seen("X-Real-IP"), seen("CF-Connecting-IP")].join(" "))
+        let header_of = |name| request.header(name).unwrap_or("-").to_owned();
+        BackendResponse::ok(
+            [header_of("X-Forwarded-For"), header_of("X-Real-IP"), header_of("CF-Connecting-IP")].join(" "),
+        )
     })
     .await;
     let start = |header: &str, trusted: &str| {

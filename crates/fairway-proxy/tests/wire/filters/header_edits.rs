@@ -30,7 +30,7 @@ async fn headers_are_removed_set_and_added_in_both_directions() {
 }
 
 #[tokio::test]
-async fn connection_cannot_take_what_a_filter_sets() {
+async fn connection_cannot_remove_headers_set_by_a_filter() {
     let edit = |name: &str| HeaderEdit { set: vec![field(name, "ours")], ..HeaderEdit::default() };
     let headers = [("Connection", "X-Frame-Options, X-Hop"), ("X-Frame-Options", "theirs"), ("X-Hop", "1")];
     let backend = Backend::http(move |_| BackendResponse::with_headers(200, &headers, "")).await;

@@ -31,7 +31,7 @@ async fn responses_to(proxy: &Running, requests: &[&str]) -> Vec<(u16, String)> 
 }
 
 #[tokio::test]
-async fn nobody_hides_a_field_from_a_condition_by_naming_it_in_connection() {
+async fn naming_a_header_in_connection_does_not_hide_it_from_conditions() {
     let bot = ConditionTest::Pattern { pattern: "bot".into(), ignore_case: true };
     let condition = |part, test| Condition { value: Template(vec![part]), test, negated: false };
     let (backend, proxy) = start_with_filters(vec![
@@ -61,7 +61,7 @@ async fn nobody_hides_a_field_from_a_condition_by_naming_it_in_connection() {
 }
 
 #[tokio::test]
-async fn parts_of_a_request_are_those_that_were_received() {
+async fn conditions_use_the_request_as_received() {
     let (_backend, proxy) = start_with_filters(vec![echo(&[
         header_part("x_one"),
         header_part("cookie"),

@@ -149,7 +149,7 @@ async fn a_part_of_the_path_is_the_prefix_that_the_endpoint_gets() {
 }
 
 #[tokio::test]
-async fn the_path_is_forwarded_normalised_or_as_it_came() {
+async fn the_path_is_forwarded_normalised_or_as_received() {
     use fairway_model::ForwardedPath::{AsReceived, Normalised};
     let backend = Backend::http(|request| BackendResponse::ok(&request.target)).await;
     for (form, forwarded) in [(Normalised, "/a/c%2Fd~?q=%2e"), (AsReceived, "/a/./b/../c%2fd%7e?q=%2e")] {

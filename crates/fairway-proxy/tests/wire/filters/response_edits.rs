@@ -56,7 +56,7 @@ async fn cookies_and_redirects_of_the_endpoint_get_the_names_that_the_client_kno
 }
 
 #[tokio::test]
-async fn fields_with_parts_of_the_request_are_in_every_answer_and_rules_go_before() {
+async fn headers_with_request_parts_are_in_every_response_and_rules_take_precedence() {
     let set = || {
         Phases::from(ResponseEdit::Fields(fields(&[
             ("X-Set", vec![text("all")]),
@@ -65,8 +65,8 @@ async fn fields_with_parts_of_the_request_are_in_every_answer_and_rules_go_befor
             ("X-Id", vec![TemplatePart::RequestId]),
         ])))
     };
-    let own = HeaderEdit { set: vec![field("X-Set", "own")], ..HeaderEdit::default() };
-    let (backend, proxy) = start_with_filters(vec![set(), Phases::from(ResponseEdit::Headers(own))]).await;
+    let edit = HeaderEdit { set: vec![field("X-Set", "own")], ..HeaderEdit::default() };
+    let (backend, proxy) = start_with_filters(vec![set(), Phases::from(ResponseEdit::Headers(edit))]).await;
     let response = send(&proxy, Request::get(HOST, "/a?b")).await;
     assert_eq!((response.header("X-Set"), response.header("X-Backend")), (Some("own"), None));
     assert_eq!(response.header_values("X-Extra"), ["/a"]);
@@ -84,17 +84,17 @@ async fn fields_with_parts_of_the_request_are_in_every_answer_and_rules_go_befor
 }
 
 #[tokio::test]
-async fn hidden_fields_are_those_of_endpoints_alone() {
+async fn hidden_headers_are_removed_from_responses_of_endpoints_only() {
     let hidden = || Phases::from(UpstreamResponseEdit::Hide(["x-backend", "x-extra"].map(Into::into).into()));
-    let own = HeaderEdit { set: vec![field("X-Extra", "own")], ..HeaderEdit::default() };
+    let edit = HeaderEdit { set: vec![field("X-Extra", "own")], ..HeaderEdit::default() };
     let (_backend, proxy) =
-        start_with_filters(vec![hidden(), Phases::from(ResponseEdit::Headers(own))]).await;
+        start_with_filters(vec![hidden(), Phases::from(ResponseEdit::Headers(edit))]).await;
     let response = send(&proxy, Request::get(HOST, "/")).await;
     assert_eq!((response.header("X-Backend"), response.header("X-Extra")), (None, Some("own")));
 }
 
 #[tokio::test]
-async fn header_edits_apply_to_answers_that_the_proxy_makes() {
+async fn header_edits_apply_to_local_responses() {
     let edit = HeaderEdit { set: vec![field("X-Frame-Options", "DENY")], ..HeaderEdit::default() };
     let mut setup = Setup::to(&[]);
     setup.filters = vec![Phases::from(ResponseEdit::Headers(edit))];

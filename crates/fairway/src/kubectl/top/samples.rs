@@ -38,14 +38,14 @@ pub(super) struct Measurement {
 impl Samples {
     /// Scrapes all replicas concurrently.
     pub(super) async fn scrape_all(fleet: &Fleet) -> Result<Self> {
-        let mut taken = Self::default();
+        let mut samples = Self::default();
         for (replica, sample) in fleet.query_all(scrape).await? {
             match sample {
-                Ok(sample) => _ = taken.samples.insert(replica, sample),
-                Err(problem) => taken.problems.push(format!("{problem:#}")),
+                Ok(sample) => _ = samples.samples.insert(replica, sample),
+                Err(problem) => samples.problems.push(format!("{problem:#}")),
             }
         }
-        Ok(taken)
+        Ok(samples)
     }
 
     /// The traffic since `earlier` on the replicas that were scraped both times.

@@ -237,9 +237,9 @@ mod tests {
 
     #[test]
     fn pods_are_added_bucket_by_bucket() {
-        let one = counts(&Traffic::read(&scrape(10, 0, 10, 10)));
+        let single_pod = counts(&Traffic::read(&scrape(10, 0, 10, 10)));
         let mut both = counts(&Traffic::read(&scrape(10, 0, 0, 10)));
-        both.add(&one);
+        both.add(&single_pod);
         assert_eq!((both.requests, both.quantile(0.5)), (20.0, Some(Quantile::AtMost(0.025))));
         assert_eq!(both.quantile(0.51), Some(Quantile::AtMost(10.0)));
     }

@@ -109,16 +109,16 @@ struct Route {
 /// Directly to the server, and through Fairway from cleartext and TLS.
 fn paths(fairway: &Fairway, server: &Server) -> Vec<Route> {
     let upstream = server.protocol();
-    let one = |name: &str, address: std::net::SocketAddr, tls| Route {
+    let route = |name: &str, address: std::net::SocketAddr, tls| Route {
         name: name.to_owned(),
         address: address.to_string(),
         tls,
     };
     let direct = if server.tls { "direct, TLS" } else { "direct, h2c" };
     vec![
-        one(direct, server.address, server.tls),
-        one(&format!("h2c, {upstream}"), fairway.http, false),
-        one(&format!("TLS, {upstream}"), fairway.https, true),
+        route(direct, server.address, server.tls),
+        route(&format!("h2c, {upstream}"), fairway.http, false),
+        route(&format!("TLS, {upstream}"), fairway.https, true),
     ]
 }
 

@@ -142,8 +142,9 @@ impl Outcome {
             Backend::Refused => ", the backend refused what came",
         };
         // Some targets have thousands of bytes.
-        let seen: Vec<String> = self.received.iter().map(|seen| seen.chars().take(100).collect()).collect();
-        format!("{status}{end}, seen {seen:?}{backend}")
+        let received: Vec<String> =
+            self.received.iter().map(|seen| seen.chars().take(100).collect()).collect();
+        format!("{status}{end}, seen {received:?}{backend}")
     }
 }
 
@@ -160,21 +161,22 @@ async fn send_case(front: &Front, recorder: &Recorder, silence: &Silence, case: 
         matches!(expected, Expected::Seen(seen) if is_switched || (responses >= seen.len() && bytes.ends_with(b"\n")))
     };
     let returned = exchange(front.http, &input.bytes(), silence, enough).await;
-    let seen: Vec<_> =
+    let forwarded: Vec<_> =
         recorder.requests(before).iter().map(crate::conformance::readers::Message::echoed_text).collect();
     // Responses to HEAD have no content, and a protocol change has no response.
-    let is_shown = |seen: &&String| !seen.starts_with("HEAD ") && returned.status() != Some(101);
-    let differ = returned.requests_seen() != seen.iter().filter(is_shown).cloned().collect::<Vec<_>>();
+    let is_shown =
+        |is_relevant: &&String| !is_relevant.starts_with("HEAD ") && returned.status() != Some(101);
+    let differ = returned.requests_seen() != forwarded.iter().filter(is_shown).cloned().collect::<Vec<_>>();
     let backend = match recorder.counts().1 > refused {
         true => Backend::Refused,
         false if differ => Backend::Differs,
         false => Backend::Agrees,
     };
-    Outcome { status: returned.status(), closed: returned.is_ended(), received: seen, backend }
+    Outcome { status: returned.status(), closed: returned.is_ended(), received: forwarded, backend }
 }
 
 #[tokio::test]
-async fn every_rule_of_http1_is_kept_as_the_table_says() {
+async fn every_http1_rule_is_followed_as_in_the_table() {
     let recorder = Recorder::start().await;
     let front = fairway(recorder.address).await;
     let silence = Silence::Turns(Turns::for_address(front.http), MAX_TURNS);

@@ -97,11 +97,11 @@ pub(super) fn render_page(results: &Value) -> String {
     page.push_str(HTTP1);
     http1(&mut page, &proxies);
     page.push_str(SMUGGLING);
-    let own = proxies[0];
-    smuggling(&mut page, own);
+    let fairway = proxies[0];
+    smuggling(&mut page, fairway);
     page.push_str(TOWARDS_HTTP2);
-    websocket(&mut page, own);
-    scan::section(&mut page, own);
+    websocket(&mut page, fairway);
+    scan::section(&mut page, fairway);
     gateway::section(&mut page);
     otel::section(&mut page);
     page
@@ -160,7 +160,7 @@ fn http1(page: &mut String, proxies: &[&Value]) {
     page.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
     for proxy in proxies {
         let run = &proxy["http1"];
-        let count = |what: &str| list(&run[what]).count();
+        let count = |count_items: &str| list(&run[count_items]).count();
         let (status, refuses) = (count("refused_with_another_status"), count("refuses"));
         let (accepts, otherwise) = (count("accepts"), count("forwards_otherwise"));
         let _ = writeln!(
@@ -179,8 +179,8 @@ fn http1(page: &mut String, proxies: &[&Value]) {
     }
 }
 
-fn websocket(page: &mut String, own: &Value) {
-    let mut runs = list(&own["websocket"]).peekable();
+fn websocket(page: &mut String, fairway: &Value) {
+    let mut runs = list(&fairway["websocket"]).peekable();
     if runs.peek().is_none() {
         return;
     }
@@ -197,10 +197,10 @@ fn wrapped(cases: &[String]) -> String {
     cases.chunks(4).map(|some| some.join(", ")).collect::<Vec<_>>().join(",\n")
 }
 
-fn smuggling(page: &mut String, own: &Value) {
+fn smuggling(page: &mut String, fairway: &Value) {
     page.push_str("| direction | payloads | refused | forwarded | requests | ambiguities |\n");
     page.push_str("| --- | --- | --- | --- | --- | --- |\n");
-    let runs = || list(&own["smuggling"]).filter(|run| !run["payloads"].is_null());
+    let runs = || list(&fairway["smuggling"]).filter(|run| !run["payloads"].is_null());
     for run in runs() {
         let cells =
             ["payloads", "refused", "forwarded", "requests", "ambiguities"].map(|it| run[it].to_string());

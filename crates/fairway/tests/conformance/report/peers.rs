@@ -188,15 +188,15 @@ pub(super) fn otherwise(page: &mut String, proxies: &[&Value]) -> Vec<String> {
             .flat_map(|what| list(&proxy["http1"][what]).map(|it| text(&it["case"])))
             .collect();
         let notes: Vec<&Note> = OTHERWISE.iter().filter(|(name, ..)| *name == peer).collect();
-        let own = |case: &str| notes.iter().position(|(_, names, _)| has(names, case));
+        let note_of = |case: &str| notes.iter().position(|(_, names, _)| has(names, case));
         for (number, (_, _, note)) in notes.iter().enumerate() {
-            let count = found.iter().filter(|case| own(case) == Some(number)).count();
+            let count = found.iter().filter(|case| note_of(case) == Some(number)).count();
             if count > 0 {
                 let _ = writeln!(page, "* {peer}, {count}: {note}");
             }
         }
         rest.extend(
-            found.into_iter().filter(|case| own(case).is_none()).map(|case| format!("{peer}: {case}")),
+            found.into_iter().filter(|case| note_of(case).is_none()).map(|case| format!("{peer}: {case}")),
         );
     }
     rest

@@ -23,7 +23,7 @@ pub(super) fn weaknesses(found: &Value) -> Vec<String> {
     let of_testssl = testssl["findings"].as_array().into_iter().flatten();
     let beside = sslyze["beside_mozilla"].as_object().into_iter().flatten();
     let found = of_sslyze.chain(of_testssl).map(text).chain(beside.map(|(_, said)| text(said)));
-    found.filter(|one| !one.starts_with("cipher_order ")).collect()
+    found.filter(|finding| !finding.starts_with("cipher_order ")).collect()
 }
 
 const BEGIN: &str = "
@@ -37,8 +37,8 @@ Findings about the certificate, and the client's order of cipher suites, which M
 | --- | --- | --- | --- | --- |
 ";
 
-pub(super) fn section(page: &mut String, own: &Value) {
-    let scan = &own["tls_scan"];
+pub(super) fn section(page: &mut String, fairway: &Value) {
+    let scan = &fairway["tls_scan"];
     if scan.is_null() {
         return;
     }

@@ -153,16 +153,16 @@ pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: 
     turns.pass(5 * SILENT_TURNS).await;
     let mut found = Found::default();
     for (number, returned) in all.iter().enumerate() {
-        let own = mark(number);
+        let marker = mark(number);
         found.silent += usize::from(returned.is_silent());
         if returned.was_given_up_early() {
-            found.given_up_early.push(format!("{}{own}", payloads[number].family));
+            found.given_up_early.push(format!("{}{marker}", payloads[number].family));
         }
         // A response may belong to a request without a number, such as `OPTIONS *`, but not to one with another number.
-        let is_strange = |received: &String| received.contains("/p0") && !received.contains(&own);
+        let is_strange = |received: &String| received.contains("/p0") && !received.contains(&marker);
         let strangers: Vec<_> = returned.requests_seen().into_iter().filter(is_strange).collect();
         if !strangers.is_empty() {
-            found.ambiguities.push(format!("{}{own}: answered {strangers:?}", payloads[number].family));
+            found.ambiguities.push(format!("{}{marker}: answered {strangers:?}", payloads[number].family));
         }
     }
     found.streams = recorder.streams_behind(&before);

@@ -105,8 +105,8 @@ fn get(fields: &[(&str, &str)]) -> Vec<u8> {
     connection(&lines(fields), &Body::None)
 }
 
-fn post(more: &[(&str, &str)], data: &[u8]) -> Vec<u8> {
-    let fields = [head("POST", PATH), more.to_vec()].concat();
+fn post(additional: &[(&str, &str)], data: &[u8]) -> Vec<u8> {
+    let fields = [head("POST", PATH), additional.to_vec()].concat();
     connection(&lines(&fields), &Body::Data(data))
 }
 
@@ -142,7 +142,7 @@ const PARTS: [&str; 24] = [
 fn pseudo_fields(payloads: &mut Payloads) {
     for part in PARTS {
         for name in [":method", ":scheme", ":authority", ":path"] {
-            let whole = |value: &str| {
+            let whole_value = |value: &str| {
                 let mut fields = head("GET", PATH);
                 fields.iter_mut().filter(|(it, _)| *it == name).for_each(|(_, own)| *own = "");
                 let fields: Vec<_> = fields
@@ -153,10 +153,10 @@ fn pseudo_fields(payloads: &mut Payloads) {
             };
             let usual = head("GET", PATH).iter().find(|(it, _)| *it == name).unwrap().1.to_owned();
             let half = usual.len() / 2;
-            payloads.add("pseudo field", whole(&format!("{part}{usual}")));
-            payloads.add("pseudo field", whole(&format!("{usual}{part}")));
-            payloads.add("pseudo field", whole(&format!("{}{part}{}", &usual[..half], &usual[half..])));
-            payloads.add("pseudo field", whole(&format!("{usual}{part}{SMUGGLED}")));
+            payloads.add("pseudo field", whole_value(&format!("{part}{usual}")));
+            payloads.add("pseudo field", whole_value(&format!("{usual}{part}")));
+            payloads.add("pseudo field", whole_value(&format!("{}{part}{}", &usual[..half], &usual[half..])));
+            payloads.add("pseudo field", whole_value(&format!("{usual}{part}{SMUGGLED}")));
         }
     }
 }

@@ -86,7 +86,7 @@ async fn script(name: &str, command: &[&str], file: &Path) -> Option<Server> {
 async fn run(name: &str, version: String, program: &Path, arguments: &[&str], folder: TempDir) -> Server {
     let address = free_address();
     let arguments: Vec<String> =
-        arguments.iter().map(|&one| one.to_owned()).chain([address.port().to_string()]).collect();
+        arguments.iter().map(|&argument| argument.to_owned()).chain([address.port().to_string()]).collect();
     let program = Program::start(program, &arguments);
     eventually(&format!("{name} listens"), Duration::from_secs(20), || async {
         TcpStream::connect(address).await.is_ok()
@@ -157,7 +157,7 @@ enum Verdict {
 /// Sends a stream, followed by a last request if it is complete, and compares the requests that were seen.
 async fn read(address: SocketAddr, stream: &[u8], turns: Arc<Turns>) -> (usize, Verdict) {
     let reading = strict(stream);
-    let mut wanted: Vec<String> = reading.messages.iter().map(Message::echoed_text).collect();
+    let mut expected: Vec<String> = reading.messages.iter().map(Message::echoed_text).collect();
     let mut bytes = stream.to_vec();
     // After an upgrade nothing may be sent before its response.
     let last = reading.messages.iter().rev().nth(1).map_or(0, |message| message.end);
@@ -165,25 +165,25 @@ async fn read(address: SocketAddr, stream: &[u8], turns: Arc<Turns>) -> (usize, 
     let is_whole = reading.unread == Rest::Nothing && !asks;
     if is_whole {
         bytes.extend_from_slice(b"GET /the-end HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
-        wanted.push("GET /the-end 0".to_owned());
+        expected.push("GET /the-end 0".to_owned());
     }
-    let all = wanted.clone();
+    let all = expected.clone();
     // A response to HEAD does not show the request that was seen.
-    wanted.retain(|received| !received.starts_with("HEAD "));
+    expected.retain(|received| !received.starts_with("HEAD "));
     // If the last request does not end the exchange, it ends when there is no excess response.
-    let returned = exchange(address, &bytes, &Silence::TurnsAfter(wanted.len(), turns), |_| false).await;
+    let returned = exchange(address, &bytes, &Silence::TurnsAfter(expected.len(), turns), |_| false).await;
     // Python's http.server merges leading slashes of a target (CVE-2021-28861).
     let merged = |received: String| received.replacen(" //", " /", 1);
     let received: Vec<_> = returned.requests_seen().into_iter().map(merged).collect();
-    wanted = wanted.into_iter().map(merged).collect();
+    expected = expected.into_iter().map(merged).collect();
     let text = returned.text();
-    let verdict = if received == wanted {
+    let verdict = if received == expected {
         Verdict::Same
     } else if refuses_the_rest(&text, &all) {
         Verdict::Stricter
     } else {
         Verdict::Different(format!(
-            "saw {received:?}, strict saw {wanted:?}: {:?}",
+            "saw {received:?}, strict saw {expected:?}: {:?}",
             text.get(..200).unwrap_or(&text)
         ))
     };
@@ -212,7 +212,7 @@ fn refuses_the_rest(text: &str, all: &[String]) -> bool {
 }
 
 #[test]
-fn a_server_counts_as_stricter_only_if_it_refused_and_saw_nothing_else() {
+fn a_server_is_stricter_only_if_it_refused_and_read_nothing_else() {
     let all = ["GET /a 0", "HEAD /b 0", "POST /c 3"].map(str::to_owned);
     let ok = |received: &str| format!("HTTP/1.1 200 OK\r\n\r\nseen {received}\n");
     let (no, head) = ("HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n");

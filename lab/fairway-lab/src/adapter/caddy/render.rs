@@ -53,7 +53,7 @@ fn server(frame: &Frame, desired: &DesiredState) -> Value {
         "routes": routes,
     });
     if frame.is_recommended() {
-        // HTTP/3 is what the other proxies do not offer either.
+        // Without HTTP/3, as for the other proxies.
         server["protocols"] = json!(["h1", "h2"]);
         server["idle_timeout"] = json!("10m");
     }
@@ -95,7 +95,7 @@ fn route(frame: &Frame, desired: &DesiredState, rule: &Rule) -> Value {
     })
 }
 
-/// A prefix is one of whole segments: what is below it, and the path itself.
+/// A prefix matches whole path segments: the path itself and everything below it.
 fn paths(path: &PathMatch) -> Vec<String> {
     match path {
         PathMatch::Exact(path) => vec![path.clone()],
@@ -141,7 +141,7 @@ fn reverse_proxy(frame: &Frame, endpoints: &[SocketAddr]) -> Value {
             // By default Caddy adds Accept-Encoding: gzip and decompresses responses.
             "compression": false,
             "dial_timeout": "5s",
-            // The limit of 32 idle connections for each endpoint is below what the scenarios hold open.
+            // Caddy's default of 32 idle connections per endpoint is below the concurrency of the scenarios.
             "keep_alive": { "enabled": true, "max_idle_conns_per_host": 4096, "idle_timeout": "1m" },
         });
         // The headers that the other proxies send to backends; those of X-Forwarded come by themselves.

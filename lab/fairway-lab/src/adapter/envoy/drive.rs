@@ -43,7 +43,7 @@ pub(crate) struct Envoy {
 
 type Backends = BTreeMap<String, Vec<SocketAddr>>;
 
-/// Which clusters Envoy has.
+/// Names of the clusters that Envoy has.
 struct Clusters {
     /// The clusters of the latest desired state.
     wanted_backends: Backends,
@@ -62,14 +62,14 @@ impl Clusters {
     /// The next contents of its files, and whether they add a cluster. A cluster that was only no longer used is not new:
     /// Envoy still has it and logs nothing when it is used again.
     fn next(&mut self, desired: &DesiredState) -> (DesiredState, bool) {
-        let mut whole = desired.clone();
+        let mut current = desired.clone();
         for (name, endpoints) in &self.wanted_backends {
-            whole.backends.entry(name.clone()).or_insert_with(|| endpoints.clone());
+            current.backends.entry(name.clone()).or_insert_with(|| endpoints.clone());
         }
-        let has_new = whole.backends.keys().any(|name| !self.known_clusters.contains(name));
+        let has_new = current.backends.keys().any(|name| !self.known_clusters.contains(name));
         self.wanted_backends.clone_from(&desired.backends);
-        self.known_clusters = whole.backends.keys().cloned().collect();
-        (whole, has_new)
+        self.known_clusters = current.backends.keys().cloned().collect();
+        (current, has_new)
     }
 }
 
@@ -199,7 +199,8 @@ mod tests {
         assert_eq!(next("b"), ("a b".to_owned(), true));
         assert_eq!(next("a"), ("a b".to_owned(), false), "it was in the files all the time");
         assert_eq!(next("b"), ("a b".to_owned(), false));
-        // Another change of the same: what no route needs is gone then, and new when it comes back.
+        // A second change of the same kind: resources that no route needs were removed, and must work again when they
+        // return.
         assert_eq!(next("b"), ("b".to_owned(), false));
         assert_eq!(next("a"), ("a b".to_owned(), true));
     }

@@ -130,7 +130,7 @@ fn header(key: &str, value: &str) -> Value {
     json!({ "header": { "key": key, "value": value }, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD" })
 }
 
-/// A prefix is one of whole segments: what is below it, and the path itself.
+/// A prefix matches whole path segments: the path itself and everything below it.
 fn routes_of(frame: &Frame, rule: &Rule) -> Vec<Value> {
     match &rule.path {
         PathMatch::Exact(path) => vec![route(frame, &json!({ "path": path }), &rule.action)],

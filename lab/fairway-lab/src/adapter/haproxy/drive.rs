@@ -138,14 +138,15 @@ impl Haproxy {
         Ok(())
     }
 
-    /// A command that must not return an error. A new address is answered with the change.
+    /// Sends a command that must not return an error. HAProxy responds to a new address with a description of the
+    /// change.
     async fn order(&self, order: &str) -> anyhow::Result<()> {
         let response = send_command(&self.frame.path(RUNTIME), order).await.context("speak with HAProxy")?;
         let response = response.trim();
-        let taken = response.is_empty()
+        let is_accepted = response.is_empty()
             || response.contains("changed from")
             || response.contains("no need to change");
-        anyhow::ensure!(taken, "HAProxy answers {response:?} to {order:?}");
+        anyhow::ensure!(is_accepted, "HAProxy answers {response:?} to {order:?}");
         Ok(())
     }
 }
@@ -153,12 +154,12 @@ impl Haproxy {
 /// Waits for a notification of the master and checks after each; one also follows a rejected configuration.
 async fn serving(notices: &Notices, frame: &Frame, generation: u64) -> anyhow::Result<()> {
     let socket = frame.path(RUNTIME);
-    let wanted = format!("description: generation-{generation}");
+    let marker = format!("description: generation-{generation}");
     let served = async {
         loop {
             notices.ready().await?;
             let known = send_command(&socket, "show info").await.unwrap_or_default();
-            if known.lines().any(|line| line.eq_ignore_ascii_case(&wanted)) {
+            if known.lines().any(|line| line.eq_ignore_ascii_case(&marker)) {
                 return Ok(());
             }
         }

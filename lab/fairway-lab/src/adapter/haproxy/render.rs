@@ -144,7 +144,7 @@ fn frontend(frame: &Frame, desired: &DesiredState) -> String {
     text
 }
 
-/// Rules of one host, for what maps do not say.
+/// Rules of one host that maps cannot express.
 fn extras(name: &str, host: &Host) -> String {
     let mut text = String::new();
     let of_host = format!("{{ var(txn.host) -m str {name} }}");
@@ -178,7 +178,8 @@ fn extras(name: &str, host: &Host) -> String {
 
 fn backend(frame: &Frame, name: &str, slots: &Slots) -> String {
     let mut text = format!("backend {name}\n  balance roundrobin\n");
-    // Recommended, idle connections are kept for a minute, as nginx keeps them; by default half of them go every 5 s.
+    // Recommended settings keep idle connections for a minute, as nginx does; by default HAProxy closes half of them
+    // every 5 s.
     let pool = if frame.is_recommended() { " pool-purge-delay 60s" } else { "" };
     _ = writeln!(text, "  default-server check{pool}");
     for (slot, endpoint) in slots.for_backend(name).iter().enumerate() {

@@ -26,14 +26,14 @@ pub(crate) struct SlotChange {
 /// The result of assigning new endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// These slots change.
+    /// The slots to change.
     Changes(Vec<SlotChange>),
     /// There are other backends, or too few slots: HAProxy has to be reloaded.
     Reload,
 }
 
 impl Slots {
-    /// Puts endpoints into slots; those that stay keep theirs.
+    /// Assigns endpoints to slots; remaining endpoints keep their slots.
     pub(crate) fn fit(&mut self, backends: &BTreeMap<String, Vec<SocketAddr>>) -> Fit {
         let mut reload = !self.by_backend.keys().eq(backends.keys());
         let mut changes = Vec::new();

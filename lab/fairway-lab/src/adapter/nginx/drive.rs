@@ -54,8 +54,11 @@ impl Nginx {
         let mut words = Words::from_stderr(stderr, &[TAKES_UP, WORKER_STARTED_MESSAGE, REFUSED])?;
         within(words.until_or(WORKER_STARTED_MESSAGE, REFUSED)).await?;
         let socket = frame.path("generation.sock");
-        let seen = within(async { Ok(generation(&socket).await?) }).await?;
-        anyhow::ensure!(seen == "1", "nginx answers {seen:?} instead of its first configuration's number");
+        let first_generation = within(async { Ok(generation(&socket).await?) }).await?;
+        anyhow::ensure!(
+            first_generation == "1",
+            "nginx answers {first_generation:?} instead of its first configuration's number"
+        );
         Ok(Self { process, words, frame, generation: 1 })
     }
 

@@ -122,9 +122,9 @@ fn server(frame: &Frame, forwarding: &str, desired: &DesiredState, name: &str, h
         _ = writeln!(text, "    ssl_certificate {};", file("crt"));
         _ = writeln!(text, "    ssl_certificate_key {};", file("key"));
     }
-    let own = host.response_headers.iter().map(|(header, value)| (header.as_str(), value.as_str()));
+    let headers = host.response_headers.iter().map(|(header, value)| (header.as_str(), value.as_str()));
     let cors: &[(&str, &str)] = if host.cors { &CORS_HEADERS } else { &[] };
-    for (header, value) in own.chain(cors.iter().copied()) {
+    for (header, value) in headers.chain(cors.iter().copied()) {
         _ = writeln!(text, "    add_header {header} \"{value}\" always;");
     }
     if host.cors {

@@ -10,7 +10,7 @@ use super::super::propagation::{Action, at_once};
 use super::super::running_peer::RunningPeer;
 use super::super::site::{BACKEND, NAMESPACE, PORT};
 
-/// Namespaces that are made and removed with all that is in them.
+/// Namespaces that are created and removed together with their contents.
 pub(super) struct Folders {
     names: Vec<String>,
 }
@@ -27,7 +27,7 @@ impl Folders {
         &self.names
     }
 
-    /// Removes them and waits until they are gone.
+    /// Removes the namespaces and waits until they no longer exist.
     pub(super) async fn remove(self, running: &RunningPeer<'_>) -> anyhow::Result<()> {
         at_once(running, self.names.iter().map(|name| namespace(name)).collect(), Action::Remove).await?;
         for name in &self.names {

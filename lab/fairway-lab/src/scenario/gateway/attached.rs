@@ -28,7 +28,7 @@ struct SeenStatus {
     /// When it showed the awaited number.
     at: Option<Instant>,
     writes: u64,
-    /// Counts beyond what there was.
+    /// Counts above the number of routes.
     wrong: u64,
 }
 
@@ -52,13 +52,13 @@ pub(super) async fn run(
     ] {
         at_once(running, objects.clone(), action).await?;
         let done = Instant::now();
-        let seen = wait_for_count(&mut gateway, wanted, all, patience).await;
+        let status = wait_for_count(&mut gateway, wanted, all, patience).await;
         let mut found = propagation(running, case);
-        note_effect(&mut found, done, seen.at);
-        found.wrong = seen.wrong;
+        note_effect(&mut found, done, status.at);
+        found.wrong = status.wrong;
         found.routes = u64::from(parameters.routes);
         run.propagations.push(found);
-        writes += seen.writes;
+        writes += status.writes;
     }
     run.supplement.findings.push(finding(running, CASE, "writes of the Gateway's status", "", writes as f64));
     Ok(())
@@ -84,14 +84,19 @@ async fn wait_until_settled(gateway: &mut Following) -> Option<u64> {
     last
 }
 
-/// Follows every version until the count is as wanted; no valid count is above `limit`.
-async fn wait_for_count(gateway: &mut Following, wanted: u64, limit: u64, patience: Duration) -> SeenStatus {
+/// Follows every version until the count is as expected; no valid count is above `limit`.
+async fn wait_for_count(
+    gateway: &mut Following,
+    expected: u64,
+    limit: u64,
+    patience: Duration,
+) -> SeenStatus {
     let (mut seen, end) = (SeenStatus::default(), Instant::now() + patience);
     while let Some(version) = gateway.next(end.saturating_duration_since(Instant::now())).await {
         seen.writes += 1;
         let count = attached_routes(&version.object);
         seen.wrong += u64::from(count.is_some_and(|count| count > limit));
-        if count == Some(wanted) {
+        if count == Some(expected) {
             seen.at = Some(version.at);
             return seen;
         }

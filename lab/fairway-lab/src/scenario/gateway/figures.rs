@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_spread_over_all_and_never_larger_than_asked_for() {
+    fn a_sample_is_evenly_spread_and_bounded() {
         assert_eq!(sample(&[1, 2, 3], 5), [&1, &2, &3]);
         assert_eq!(sample(&[1, 2, 3, 4, 5], 2), [&1, &4]);
         assert!(sample::<u8>(&[], 2).is_empty());

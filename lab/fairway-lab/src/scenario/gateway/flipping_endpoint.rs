@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_answers_while_it_is_well_refuses_while_it_is_not_and_is_back_at_the_same_port() {
+    async fn the_endpoint_serves_while_healthy_refuses_while_not_and_keeps_its_port() {
         let mut flipping = Flipping::start(IpAddr::from([127, 0, 0, 1])).unwrap();
         let address = flipping.address;
         let mut probe = Probe::new(address);

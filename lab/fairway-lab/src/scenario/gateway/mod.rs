@@ -41,7 +41,7 @@ pub(super) struct Parameters {
     workers: u32,
 }
 
-/// One of the seven.
+/// One of the seven measurements.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Measurement {
@@ -94,7 +94,7 @@ pub(super) async fn run(
         let name = running.contender.peer.name();
         running.progress.say(&format!("{name}: {}", measurement.name()));
         if let Err(error) = run_one(running, *measurement, parameters, run).await {
-            // The next one could keep nothing either.
+            // The disk is full for the next measurement as well.
             if is_full(&error) {
                 return Err(error);
             }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_the_listener_sets_is_made_unless_all_are_asked_for() {
+    fn a_tenth_of_the_listener_sets_is_created_by_default() {
         let tenth = read(Form::Whole, &[]);
         let all = read(Form::Whole, &["share=1.0"]);
         assert_eq!(tenth.listener_sets.with_share(tenth.share).sets_in_all(), 250);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_measurement_has_the_name_by_which_it_is_asked_for() {
+    fn every_measurement_is_selected_by_its_name() {
         for measurement in read(Form::Whole, &[]).measurements {
             let named = read(Form::Whole, &[&format!("measurements=[\"{}\"]", measurement.name())]);
             assert_eq!(named.measurements, [measurement]);

@@ -77,10 +77,10 @@ pub(super) async fn add(
     added.push(object.clone());
     running.cluster.apply(&[object]).await?;
     let accepted = Instant::now();
-    let seen = probe.wait_until(&host, patience, judge_new).await;
-    found.wrong += seen.wrong;
-    propagation::note_effect(found, accepted, seen.at);
-    if seen.at.is_none() {
+    let outcome = probe.wait_until(&host, patience, judge_new).await;
+    found.wrong += outcome.wrong;
+    propagation::note_effect(found, accepted, outcome.at);
+    if outcome.at.is_none() {
         return Ok(());
     }
     for _ in 0..CONFIRMING_REQUESTS {

@@ -34,7 +34,7 @@ pub(super) struct Parameters {
     added: u32,
 }
 
-/// One of the many.
+/// One of the many routes and its objects.
 struct App {
     name: String,
     namespace: String,
@@ -42,7 +42,7 @@ struct App {
 }
 
 impl App {
-    /// Its route; with a number a rule more, so that it is another one each time.
+    /// Its route. With a number, it has one more rule, so that each version differs.
     fn route(&self, peer: &str, turn: Option<u32>) -> Value {
         let mut route = gateway::http_route(&HttpRoute {
             name: &self.name,
@@ -52,10 +52,10 @@ impl App {
             service: &self.name,
             parent: Parent::Gateway { peer, namespace: NAMESPACE },
         });
-        let mut more = route["spec"]["rules"][0].clone();
+        let mut added_rule = route["spec"]["rules"][0].clone();
         if let (Some(turn), Some(rules)) = (turn, route["spec"]["rules"].as_array_mut()) {
-            more["matches"][0]["path"]["value"] = json!(format!("/turn-{turn}"));
-            rules.push(more);
+            added_rule["matches"][0]["path"]["value"] = json!(format!("/turn-{turn}"));
+            rules.push(added_rule);
         }
         route
     }
@@ -107,8 +107,8 @@ async fn measured(
     let mut found = propagation(running, "route scale: the last of all routes made until it is served");
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     let last = apps.last().context("there are no routes")?;
-    let seen = probe.wait_until(&last.host, patience, judge_new).await;
-    note_effect(&mut found, created_at, seen.at);
+    let outcome = probe.wait_until(&last.host, patience, judge_new).await;
+    note_effect(&mut found, created_at, outcome.at);
     found.routes = apps.len() as u64;
     run.propagations.push(found);
     costs.note(running, CASE, "while routes were made", run).await?;

@@ -179,7 +179,7 @@ async fn until_served(
     Ok(None)
 }
 
-/// Asks once over HTTPS.
+/// Sends one request over HTTPS.
 async fn is_served(running: &RunningPeer<'_>, host: &str) -> anyhow::Result<bool> {
     let mut plan =
         Plan::for_addresses(&format!("https://{host}/"), vec![SocketAddr::new(running.address, 443)])?;

@@ -1,4 +1,4 @@
-//! The findings of a flood and their comparison with what is promised. Pure.
+//! The findings of a flood, and their comparison with the targets. Pure.
 
 use serde::Serialize;
 
@@ -33,7 +33,7 @@ pub struct FloodFindings {
     pub quiet: ProbeTally,
     /// Well-behaved clients during the flood.
     pub flooded: ProbeTally,
-    /// Well-behaved clients while honest ones made the proxy spend as much; nothing where that was not tried.
+    /// Well-behaved clients while honest clients cost the proxy as much CPU; `None` if that was not measured.
     pub honest: Option<Honest>,
     /// The recovery.
     pub recovery: Recovery,
@@ -44,7 +44,7 @@ pub struct FloodFindings {
 pub struct AttackStats {
     /// Duration, seconds.
     pub seconds: f64,
-    /// Connections that they held or used at a time.
+    /// Concurrent connections of the attackers.
     pub connections: usize,
     /// Connections that they began.
     pub opened: u64,
@@ -89,7 +89,7 @@ impl AttackStats {
     }
 }
 
-/// Bytes that the proxy held.
+/// Resident memory of the proxy, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Memory {
     /// Resident before.
@@ -107,7 +107,7 @@ pub struct Memory {
 /// The same CPU load by honest clients, at the same times.
 #[derive(Clone, Debug, Serialize)]
 pub struct Honest {
-    /// CPUs that they kept busy in the proxy.
+    /// CPUs of the proxy that these clients kept busy.
     pub cores: f64,
     /// Connections that they had; 0 where the flood was no load.
     pub connections: usize,
@@ -144,9 +144,9 @@ impl FloodFindings {
     pub fn wrongs(&self) -> Vec<String> {
         let Self { kind, attacked, memory, flooded, recovery, .. } = self;
         let mut wrongs = Vec::new();
-        let mut unless = |well: bool, what: String| {
+        let mut unless = |well: bool, require: String| {
             if !well {
-                wrongs.push(format!("{}: {what}", kind.name()));
+                wrongs.push(format!("{}: {require}", kind.name()));
             }
         };
         unless(flooded.failures() == 0, format!("well-behaved requests failed: {:?}", flooded.failed));
@@ -173,7 +173,7 @@ impl FloodFindings {
         wrongs
     }
 
-    /// Violations of what is promised for a quiet machine: CPU ratio, latency, recovery time.
+    /// Missed targets for a quiet machine: CPU ratio, latency, recovery time.
     pub fn misses(&self) -> Vec<String> {
         let name = self.kind.name();
         let mut misses = Vec::new();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_promised_is_a_wrong_or_on_a_quiet_machine_a_miss() {
+    fn violations_always_fail_and_missed_targets_only_on_a_quiet_machine() {
         type Case = (Kind, fn(&mut FloodFindings), &'static [&'static str], &'static [&'static str]);
         let cases: [Case; 7] = [
             (Kind::Pipelined, |_| {}, &[], &[]),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flood_says_what_its_attackers_do() {
+    fn every_flood_describes_its_attack() {
         let finding_of = |kind: Kind| flooded(kind).what;
         assert_eq!(finding_of(Kind::SilentHandshakes), "a ClientHello, then silence");
         assert_eq!(finding_of(Kind::H2Pings), "PINGs without end");

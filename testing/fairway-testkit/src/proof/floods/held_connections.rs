@@ -52,7 +52,7 @@ pub(super) enum Then {
     Send(Vec<u8>),
     /// Read this many bytes of the response.
     Read(usize),
-    /// Nothing is read.
+    /// Does not read.
     Hold,
     /// Send nothing; discard responses.
     Listen,
@@ -83,7 +83,7 @@ pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, c
 struct All {
     slots: Vec<Option<Sender>>,
     room: DiscardBuffer,
-    /// Whose turn it is first.
+    /// Index of the first connection to continue.
     first: usize,
     /// The work that the pace allows and that is not done yet.
     owed: f64,

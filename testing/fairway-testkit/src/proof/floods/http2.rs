@@ -113,9 +113,9 @@ fn bombs(opening: Frames, name: &str, size: usize) -> Frames {
 fn tiny_windows() -> Work {
     let beginning = Frames::opening(&[(INITIAL_WINDOW_SIZE, 1)])
         .streams(TINY_WINDOW_STREAMS as u32, |frames, stream| frames.get(stream, "/bytes/10000"));
-    let more = Frames::default()
+    let window_frames = Frames::default()
         .streams(TINY_WINDOW_STREAMS as u32, |frames, stream| frames.frame(WINDOW_UPDATE, 0, stream, &ONE));
-    Work::Hold(Holding::new(vec![beginning.into_bytes()], Then::Send(more.into_bytes())))
+    Work::Hold(Holding::new(vec![beginning.into_bytes()], Then::Send(window_frames.into_bytes())))
 }
 
 fn unread() -> Work {

@@ -92,7 +92,7 @@ impl Kind {
         self.to_possible_value().expect("no attack is hidden").get_name().to_owned()
     }
 
-    /// What attackers do, as the command line says it.
+    /// The attack as described on the command line.
     pub(super) fn description(self) -> String {
         let value = self.to_possible_value();
         let text = value.as_ref().and_then(|value| value.get_help()).map(ToString::to_string);

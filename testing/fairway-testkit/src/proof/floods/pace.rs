@@ -96,7 +96,7 @@ impl Control {
 }
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The kernel goes over all of its sockets for it.
+/// The kernel walks all of its sockets for this query.
 const LOOKS_PER_SOCKETS: u32 = 5;
 /// The weight of earlier measurements relative to the latest, within a measurement or a longer step of the work.
 const SMOOTHING_FACTOR: f64 = 0.8;
@@ -147,7 +147,7 @@ impl Drop for Watch {
     }
 }
 
-/// The most that sockets held.
+/// Peak memory of sockets, in bytes.
 fn watch(process: u32, ports: &[Port], allowance: Allowance, over: &AtomicBool) -> u64 {
     let mut pace_control = PaceControl::new(process, allowance);
     let (mut looks, mut most) = (0, 0);
@@ -162,7 +162,7 @@ fn watch(process: u32, ports: &[Port], allowance: Allowance, over: &AtomicBool) 
     most
 }
 
-/// Learns what a round costs the proxy, and sets the pace by it.
+/// Measures the cost of a round for the proxy, and sets the pace accordingly.
 struct PaceControl {
     allowance: Allowance,
     last: Look,
@@ -195,8 +195,8 @@ impl PaceControl {
         let now = Look { at: Instant::now(), cpu: paced_cpu(process), rounds: control.rounds() };
         let (time, cpu) = (now.at - self.last.at, now.cpu.saturating_sub(self.last.cpu));
         // A negative value in one measurement offsets an excess in another.
-        let own = cpu.as_secs_f64() - others * time.as_secs_f64();
-        self.cpu_seconds = self.cpu_seconds * self.memory + own;
+        let own_cpu = cpu.as_secs_f64() - others * time.as_secs_f64();
+        self.cpu_seconds = self.cpu_seconds * self.memory + own_cpu;
         self.rounds = self.rounds * self.memory + (now.rounds - self.last.rounds) as f64;
         self.last = now;
         if self.rounds >= 1.0 {

@@ -62,7 +62,7 @@ impl Plan {
         match kind {
             // A head.
             Kind::SlowHeads => Self { connections: any, kib_each: 32, ..few },
-            // The request held for a retry.
+            // A request whose body the proxy buffers for a retry.
             Kind::SlowBodies => Self { connections: any, ..few },
             // One read on top of 16 KiB. More connections would exhaust the kernel's memory for all sockets of the machine
             // (`net.ipv4.tcp_mem`).
@@ -112,9 +112,9 @@ impl Plan {
         self.room.is_some() || self.open_files.is_some()
     }
 
-    /// Attackers' connections: those of `wanted` where the attack is to hold many, few where it is to be fast.
-    pub(super) fn connections(&self, wanted: usize) -> usize {
-        wanted.clamp(*self.connections.start(), *self.connections.end())
+    /// The number of the attackers' connections: `count` for attacks that hold many, few for fast attacks.
+    pub(super) fn connections(&self, count: usize) -> usize {
+        count.clamp(*self.connections.start(), *self.connections.end())
     }
 
     /// Resident bytes that the proxy may have under `connections` of attackers when it had `before` without them.

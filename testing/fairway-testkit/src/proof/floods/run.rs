@@ -37,7 +37,7 @@ const NO_LOAD: f64 = 0.005;
 pub struct Effort {
     /// The measured time of the flood; each phase around it takes at most as long.
     pub time: Duration,
-    /// Connections that are held, where an attack is to hold them and does not need more.
+    /// Number of connections for attacks that hold connections open, unless they need more.
     pub connections: usize,
     /// Requests of well-behaved clients per second.
     pub rate: f64,
@@ -110,9 +110,9 @@ impl FloodRun {
             Some(limit) => site.serve_with_open_files(limit, binary, &arguments).await,
         };
         let process = fairway.program().id();
-        let own = [fairway.http, fairway.https].map(|address| Port::Own(address.port()));
+        let own_ports = [fairway.http, fairway.https].map(|address| Port::Own(address.port()));
         let others = fleet.addresses().into_iter().map(|address| Port::Other(address.port()));
-        let ports = own.into_iter().chain(others).collect();
+        let ports = own_ports.into_iter().chain(others).collect();
         let clients = Clients::new(site.endpoint(&fairway, plan.scheme));
         let backends = fleet.processes();
         Self { kind, plan, effort, fairway, clients, process, backends, ports, quiet_cores: 0.0 }

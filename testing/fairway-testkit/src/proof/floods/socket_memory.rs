@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_nobody_reads_are_counted_at_the_end_that_has_them() {
+    fn unread_bytes_are_counted_at_the_end_that_holds_them() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         // A kernel may be built without it; floods then report no figure.

@@ -12,10 +12,10 @@ pub(super) fn cpu_of_process(process: u32) -> Duration {
     threads_of(process).iter().map(|thread| cpu_of_thread(thread)).sum()
 }
 
-/// CPU time of those threads of a process whose names are `wanted`.
-pub(super) fn cpu_of_threads(process: u32, wanted: impl Fn(&str) -> bool) -> Duration {
+/// CPU time of the threads of a process whose names `is_counted` accepts.
+pub(super) fn cpu_of_threads(process: u32, is_counted: impl Fn(&str) -> bool) -> Duration {
     let is_wanted =
-        |thread: &Path| fs::read_to_string(thread.join("comm")).is_ok_and(|name| wanted(name.trim_end()));
+        |thread: &Path| fs::read_to_string(thread.join("comm")).is_ok_and(|name| is_counted(name.trim_end()));
     let threads = threads_of(process);
     threads.iter().filter(|thread| is_wanted(thread)).map(|thread| cpu_of_thread(thread)).sum()
 }
@@ -78,13 +78,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_told_apart_by_their_names() {
+    fn threads_are_distinguished_by_name() {
         let work = || {
             let (thread, began) = (this_thread(), Instant::now());
             while cpu_of_thread(&thread) < Duration::from_millis(30) {
                 assert!(began.elapsed() < Duration::from_secs(20), "no CPU time is counted");
             }
-            // Its name goes with the thread.
+            // The name disappears with the thread.
             cpu_of_threads(std::process::id(), |name| name == "hard worker")
         };
         let worker = std::thread::Builder::new().name("hard worker".to_owned()).spawn(work).unwrap();
