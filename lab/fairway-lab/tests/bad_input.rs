@@ -11,7 +11,7 @@ use std::process::Command;
 
 const LABORATORY: &str = env!("CARGO_BIN_EXE_fairway-lab");
 
-fn ordered(arguments: &[&str]) -> (Option<i32>, String) {
+fn run_command(arguments: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let output =
         Command::new(LABORATORY).arg("run").args(arguments).current_dir(folder.path()).output().unwrap();
@@ -57,7 +57,7 @@ fn input_that_cannot_be_used_is_refused_before_anything_is_made() {
             "has results already: say --replace, or another --out",
         ),
     ] {
-        let (code, said) = ordered(&arguments);
-        assert!(code == Some(2) && said.contains(named), "{arguments:?}: {code:?}: {said}");
+        let (code, stderr) = run_command(&arguments);
+        assert!(code == Some(2) && stderr.contains(named), "{arguments:?}: {code:?}: {stderr}");
     }
 }

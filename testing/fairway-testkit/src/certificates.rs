@@ -1,5 +1,5 @@
-//! A certificate factory: authorities, end-entity certificates good and expired, and rustls configurations that use
-//! them. Nothing here is for anything but tests.
+//! A certificate factory: authorities, valid and expired end-entity certificates, and rustls configurations that use
+//! them. For tests only.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -25,13 +25,13 @@ use crate::manifests::yaml;
 /// The key type of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
-    /// ECDSA on the curve P-256: quick to make.
+    /// ECDSA on the curve P-256, which is fast to generate.
     EcdsaP256,
-    /// RSA with 2048 bits: what most certificates still are.
+    /// RSA with 2048 bits, still the most common kind.
     Rsa2048,
 }
 
-/// Whether a certificate is of today.
+/// Whether a certificate is currently valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
     /// Valid from 2020 to 2099.
@@ -45,17 +45,17 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     der: CertificateDer<'static>,
     pem: String,
-    /// The certificates between those that it issues and the root.
+    /// The intermediate certificates between this authority and the root.
     intermediates: Vec<CertificateDer<'static>>,
 }
 
 impl Authority {
-    /// Makes an authority with the common name `name`.
+    /// Creates an authority with the common name `name`.
     pub fn new(name: &str) -> Self {
         Self::create(name, None)
     }
 
-    /// Creates an intermediate CA, which makes the chains it issues longer by one.
+    /// Creates an intermediate CA; its chains are one certificate longer.
     pub fn intermediate(&self, name: &str) -> Self {
         Self::create(name, Some(self))
     }
@@ -118,12 +118,12 @@ impl Authority {
         }
     }
 
-    /// A current ECDSA certificate for `names`.
+    /// A valid ECDSA certificate for `names`.
     pub fn leaf(&self, names: &[&str]) -> Leaf {
         self.issue(names, KeyKind::EcdsaP256, Validity::Current)
     }
 
-    /// A list of revoked certificates as PEM, with these on it.
+    /// A revocation list with these certificates, as PEM.
     pub fn revoking(&self, leaves: &[&Leaf]) -> String {
         let revoked = |leaf: &&Leaf| RevokedCertParams {
             serial_number: SerialNumber::from(leaf.serial),
@@ -158,7 +158,7 @@ impl Authority {
         self.client_config_for(rustls::ALL_VERSIONS)
     }
 
-    /// As [`Authority::client_config`] for some versions of TLS only.
+    /// As [`Authority::client_config`], for some versions of TLS only.
     pub fn client_config_for(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).expect("an authority made here is a valid trust anchor");
@@ -208,7 +208,7 @@ impl Leaf {
         tls_secret_yaml(namespace, name, &self.chain_pem, &self.key_pem)
     }
 
-    /// Writes `tls.crt` and `tls.key` into `directory`; gives their paths in that order.
+    /// Writes `tls.crt` and `tls.key` into `directory`; returns their paths in that order.
     pub fn write_to(&self, directory: &Path) -> std::io::Result<(PathBuf, PathBuf)> {
         let (certificate, key) = (directory.join("tls.crt"), directory.join("tls.key"));
         std::fs::write(&certificate, &self.chain_pem)?;
@@ -217,7 +217,7 @@ impl Leaf {
     }
 }
 
-/// A `kubernetes.io/tls` Secret as YAML with any text as certificate and key, fitting or not.
+/// A `kubernetes.io/tls` Secret as YAML with any text as certificate and key, valid or not.
 pub fn tls_secret_yaml(namespace: &str, name: &str, certificate: &str, key: &str) -> String {
     yaml(&json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": namespace },
@@ -231,7 +231,7 @@ pub fn trusting_anything() -> ClientConfig {
     trusting_anything_by(provider())
 }
 
-/// The same with other cryptography.
+/// The same with another cryptography provider.
 pub fn trusting_anything_by(provider: Arc<CryptoProvider>) -> ClientConfig {
     trusting_anything_for(provider, rustls::ALL_VERSIONS, Arc::default())
 }

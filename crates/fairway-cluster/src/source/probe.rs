@@ -52,8 +52,8 @@ impl ProbeTrigger {
 /// The probe.
 pub(super) struct Probe {
     client: Client,
-    alarm: ProbeTrigger,
-    beats: watch::Sender<u64>,
+    trigger: ProbeTrigger,
+    restarts: watch::Sender<u64>,
     reach: watch::Sender<Reachability>,
     missed: u32,
 }
@@ -61,11 +61,11 @@ pub(super) struct Probe {
 impl Probe {
     pub(super) fn new(
         client: Client,
-        alarm: ProbeTrigger,
+        trigger: ProbeTrigger,
     ) -> (Self, RestartSignal, watch::Receiver<Reachability>) {
-        let (beats, pulse) = watch::channel(0);
-        let (reach, seen) = watch::channel(Reachability::Unknown);
-        (Self { client, alarm, beats, reach, missed: 0 }, pulse, seen)
+        let (restarts, restart_signal) = watch::channel(0);
+        let (reach, observed) = watch::channel(Reachability::Unknown);
+        (Self { client, trigger, restarts, reach, missed: 0 }, restart_signal, observed)
     }
 
     /// Probes forever.
@@ -74,13 +74,13 @@ impl Probe {
             self.record_result(check_alive(&self.client).await);
             let pause = if self.missed == 0 { HEALTHY_INTERVAL } else { FAILING_INTERVAL };
             // Probe at once after a failed connection, but at most every half second if many fail.
-            let roused = async {
+            let triggered = async {
                 time::sleep(FAILING_INTERVAL.min(pause) / 2).await;
-                self.alarm.0.notified().await;
+                self.trigger.0.notified().await;
             };
             tokio::select! {
                 () = time::sleep(pause) => {}
-                () = roused => {}
+                () = triggered => {}
             }
         }
     }
@@ -90,7 +90,7 @@ impl Probe {
             Ok(()) => {
                 if self.missed >= FAILURE_THRESHOLD {
                     tracing::info!("the API server answers again; all watches continue");
-                    self.beats.send_modify(|beats| *beats += 1);
+                    self.restarts.send_modify(|count| *count += 1);
                 }
                 self.missed = 0;
                 self.reach.send_if_modified(|reach| {

@@ -37,7 +37,7 @@ pub struct Walk {
     /// Whether there are too many entries, not counting those behind links.
     pub is_too_large: bool,
     /// Links whose trees were abandoned in this walk because they are too large, and the directory they lead to.
-    pub given_up: BTreeMap<PathBuf, DirectoryIdentity>,
+    pub oversized: BTreeMap<PathBuf, DirectoryIdentity>,
 }
 
 /// The device and inode of a directory.
@@ -61,8 +61,8 @@ impl FileStamp {
 ///
 /// # Errors
 /// `root` itself cannot be listed.
-pub fn walk(root: &Path, given_up: BTreeMap<PathBuf, DirectoryIdentity>) -> io::Result<Walk> {
-    walk_within(root, MAX_ENTRIES, given_up)
+pub fn walk(root: &Path, oversized: BTreeMap<PathBuf, DirectoryIdentity>) -> io::Result<Walk> {
+    walk_within(root, MAX_ENTRIES, oversized)
 }
 
 fn walk_within(
@@ -142,7 +142,7 @@ impl Walker {
             if !is_linked {
                 self.found.is_too_large = true;
             } else if let Ok(led_to) = fs::metadata(tree) {
-                self.found.given_up.insert(tree.to_path_buf(), identity(&led_to));
+                self.found.oversized.insert(tree.to_path_buf(), identity(&led_to));
             }
             return Ok(());
         };
@@ -253,14 +253,14 @@ mod tests {
         fs::write(elsewhere.path().join("small/b.yaml"), "x").unwrap();
         symlink(elsewhere.path().join("large"), &link).unwrap();
         let first = walk_within(root, 20, BTreeMap::new()).unwrap();
-        assert!(first.given_up.contains_key(&link), "{first:?}");
+        assert!(first.oversized.contains_key(&link), "{first:?}");
         // With this limit the tree would be read.
-        let again = walk_within(root, 1_000, first.given_up.clone()).unwrap();
-        assert!(again.files.is_empty() && again.given_up.is_empty(), "{again:?}");
+        let again = walk_within(root, 1_000, first.oversized.clone()).unwrap();
+        assert!(again.files.is_empty() && again.oversized.is_empty(), "{again:?}");
         assert_eq!(again.unreadable, first.unreadable);
         fs::remove_file(&link).unwrap();
         symlink(elsewhere.path().join("small"), &link).unwrap();
-        let other = walk_within(root, 20, first.given_up).unwrap();
+        let other = walk_within(root, 20, first.oversized).unwrap();
         assert_eq!(names(&other, root), ["a/b.yaml"]);
     }
 

@@ -69,12 +69,12 @@ impl WatchedDirectory {
     /// The directory cannot be listed now. Later it may come and go.
     pub fn start(
         root: &Path,
-        tell: impl FnMut(DirectoryUpdate) + Send + 'static,
+        listener: impl FnMut(DirectoryUpdate) + Send + 'static,
     ) -> Result<Self, StartError> {
         let (stop, signals) = channel();
         let unreadable = |source| StartError::Unreadable { path: root.to_path_buf(), source };
         fs::read_dir(root).map_err(unreadable)?;
-        let mut watch = DirectoryWatch::new(root, stop.clone(), Box::new(tell));
+        let mut watch = DirectoryWatch::new(root, stop.clone(), Box::new(listener));
         // The watch is set up before the first walk, so that no change is missed between them.
         watch.update_watcher();
         let changes = watch.tree.read_all().map_err(unreadable)?;
@@ -105,16 +105,16 @@ enum WatchSignal {
 struct DirectoryWatch {
     tree: ManifestTree,
     pending: PendingReads,
-    visibility: EventSource,
+    event_source: EventSource,
     events: Sender<WatchSignal>,
-    look_around: Instant,
+    next_walk_at: Instant,
     /// Links to trees that were too large, and how long they are skipped.
-    given_up: BTreeMap<PathBuf, (DirectoryIdentity, Instant)>,
+    oversized: BTreeMap<PathBuf, (DirectoryIdentity, Instant)>,
     listener: Box<dyn FnMut(DirectoryUpdate) + Send>,
     /// The diagnostics that were reported last.
     reported: Option<Vec<Diagnostic>>,
     /// The last reported reason why there is no watch.
-    unwatched: Option<String>,
+    unwatched_reason: Option<String>,
 }
 
 /// Whether events arrive.
@@ -135,20 +135,20 @@ impl DirectoryWatch {
         Self {
             tree: ManifestTree::new(root),
             pending: PendingReads::default(),
-            visibility: EventSource::None,
+            event_source: EventSource::None,
             events,
-            look_around: Instant::now(),
-            given_up: BTreeMap::new(),
+            next_walk_at: Instant::now(),
+            oversized: BTreeMap::new(),
             listener,
             reported: None,
-            unwatched: None,
+            unwatched_reason: None,
         }
     }
 
     fn run(mut self, signals: &Receiver<WatchSignal>) {
         loop {
-            let wake = self.pending.next_due().map_or(self.look_around, |at| at.min(self.look_around));
-            match signals.recv_timeout(wake.saturating_duration_since(Instant::now())) {
+            let wake_at = self.pending.next_due().map_or(self.next_walk_at, |at| at.min(self.next_walk_at));
+            match signals.recv_timeout(wake_at.saturating_duration_since(Instant::now())) {
                 Ok(WatchSignal::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(WatchSignal::Event(event)) => self.handle_event(event),
                 Ok(WatchSignal::Walked(walk)) => self.handle_walk(walk),
@@ -178,8 +178,8 @@ impl DirectoryWatch {
             Ok(event) => event,
             Err(error) => {
                 tracing::warn!(%error, "watching the manifests failed; reading all of them");
-                self.visibility = EventSource::None;
-                self.look_around = now;
+                self.event_source = EventSource::None;
+                self.next_walk_at = now;
                 return;
             }
         };
@@ -205,7 +205,7 @@ impl DirectoryWatch {
             (_, EventHint::NewDirectory) => {
                 // Files that were written before the new watch existed gave no event.
                 self.pending.schedule_walk(now);
-                self.look_around = self.look_around.min(now + REMOVAL_GRACE);
+                self.next_walk_at = self.next_walk_at.min(now + REMOVAL_GRACE);
             }
             (_, EventHint::Touched(FileTouch::Growing)) => {}
         }
@@ -213,24 +213,24 @@ impl DirectoryWatch {
 
     fn walk_if_due(&mut self) {
         let now = Instant::now();
-        if now < self.look_around {
+        if now < self.next_walk_at {
             return;
         }
         self.update_watcher();
-        if matches!(self.visibility, EventSource::None) {
+        if matches!(self.event_source, EventSource::None) {
             self.pending.schedule_walk(now);
-            self.look_around = now + UNWATCHED_WALK_INTERVAL;
+            self.next_walk_at = now + UNWATCHED_WALK_INTERVAL;
             return;
         }
         // On its own thread: with 10,000 files a walk takes tens of milliseconds, and changes must not wait for it.
         let (root, walked) = (self.tree.root().to_path_buf(), self.events.clone());
         // The receiver is gone only while the watching thread ends.
-        let given_up = self.still_oversized(now);
-        let look = move || _ = walked.send(WatchSignal::Walked(scan::walk(&root, given_up)));
-        if let Err(error) = thread::Builder::new().name("fairway-look".into()).spawn(look) {
+        let oversized = self.still_oversized(now);
+        let walk = move || _ = walked.send(WatchSignal::Walked(scan::walk(&root, oversized)));
+        if let Err(error) = thread::Builder::new().name("fairway-look".into()).spawn(walk) {
             tracing::warn!(%error, "cannot start a thread to walk the manifests");
         }
-        self.look_around = now + WALK_INTERVAL;
+        self.next_walk_at = now + WALK_INTERVAL;
     }
 
     /// A file that was read during the walk may look different; reading it again costs little and changes nothing.
@@ -247,9 +247,9 @@ impl DirectoryWatch {
     /// Makes sure that the directory that now has this name is the watched one.
     fn update_watcher(&mut self) {
         let identity = fs::metadata(self.tree.root()).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-        match (&self.visibility, identity) {
+        match (&self.event_source, identity) {
             (EventSource::Watching { identity: watched, .. }, Some(found)) if *watched == found => {}
-            (_, None) => self.visibility = EventSource::None,
+            (_, None) => self.event_source = EventSource::None,
             (_, Some(identity)) => {
                 let events = self.events.clone();
                 // The receiver is gone only while this thread ends.
@@ -261,11 +261,11 @@ impl DirectoryWatch {
                 });
                 match watching {
                     Ok(watcher) => {
-                        self.unwatched = None;
-                        self.visibility = EventSource::Watching { identity, _watcher: watcher };
+                        self.unwatched_reason = None;
+                        self.event_source = EventSource::Watching { identity, _watcher: watcher };
                     }
                     Err(error) => {
-                        self.visibility = EventSource::None;
+                        self.event_source = EventSource::None;
                         self.log_unwatched(error.to_string());
                     }
                 }
@@ -275,13 +275,13 @@ impl DirectoryWatch {
 
     /// Logs once why there is no watch: setting it up is retried.
     fn log_unwatched(&mut self, error: String) {
-        if self.unwatched.as_ref() != Some(&error) {
+        if self.unwatched_reason.as_ref() != Some(&error) {
             tracing::warn!(
                 %error,
                 "cannot watch the manifests; they are read four times a second, and once a minute if there are too many"
             );
         }
-        self.unwatched = Some(error);
+        self.unwatched_reason = Some(error);
     }
 
     fn read_due(&mut self) {
@@ -300,35 +300,35 @@ impl DirectoryWatch {
             }
         }
         if walk {
-            let given_up = self.still_oversized(started);
-            self.apply_walk(scan::walk(self.tree.root(), given_up), &mut read, started);
+            let oversized = self.still_oversized(started);
+            self.apply_walk(scan::walk(self.tree.root(), oversized), &mut read, started);
         }
         let changes = self.tree.read(&read);
         self.report(changes, started);
     }
 
     fn still_oversized(&mut self, now: Instant) -> BTreeMap<PathBuf, DirectoryIdentity> {
-        self.given_up.retain(|_, (_, until)| now < *until);
-        self.given_up.iter().map(|(link, (led_to, _))| (link.clone(), *led_to)).collect()
+        self.oversized.retain(|_, (_, until)| now < *until);
+        self.oversized.iter().map(|(link, (led_to, _))| (link.clone(), *led_to)).collect()
     }
 
     fn apply_walk(&mut self, walk: io::Result<Walk>, read: &mut Vec<PathBuf>, now: Instant) {
-        for (link, led_to) in walk.iter().flat_map(|walk| &walk.given_up) {
-            self.given_up.insert(link.clone(), (*led_to, now + OVERSIZED_RETRY_INTERVAL));
+        for (link, led_to) in walk.iter().flat_map(|walk| &walk.oversized) {
+            self.oversized.insert(link.clone(), (*led_to, now + OVERSIZED_RETRY_INTERVAL));
         }
         if walk.as_ref().is_ok_and(|walk| walk.is_too_large) {
-            self.look_around = now + OVERSIZED_RETRY_INTERVAL;
+            self.next_walk_at = now + OVERSIZED_RETRY_INTERVAL;
         }
-        let different = match self.tree.compare(walk) {
+        let differing_paths = match self.tree.compare(walk) {
             Ok(different) => different,
             Err(_) => {
                 // Reported as a diagnostic of the tree. The known state stays until the directory is back.
-                self.visibility = EventSource::None;
-                self.look_around = self.look_around.min(now + UNWATCHED_WALK_INTERVAL);
+                self.event_source = EventSource::None;
+                self.next_walk_at = self.next_walk_at.min(now + UNWATCHED_WALK_INTERVAL);
                 return;
             }
         };
-        for path in different {
+        for path in differing_paths {
             if ManifestTree::looks_gone(&path) {
                 self.pending.touch(path, FileTouch::Gone, now);
             } else if is_young(&path) && !is_link(&path) {
@@ -392,8 +392,9 @@ mod tests {
     fn a_directory_that_is_too_large_is_skipped_until_it_changes() {
         let dir = tempfile::tempdir().unwrap();
         let (events, _signals) = channel();
-        let (tell, told) = channel();
-        let mut watch = DirectoryWatch::new(dir.path(), events, Box::new(move |news| drop(tell.send(news))));
+        let (sender, updates) = channel();
+        let mut watch =
+            DirectoryWatch::new(dir.path(), events, Box::new(move |news| drop(sender.send(news))));
         let too_large = || {
             let unreadable = [(dir.path().to_path_buf(), "too many".to_owned())].into();
             Ok(Walk { is_too_large: true, unreadable, ..Walk::default() })
@@ -401,11 +402,11 @@ mod tests {
         for _ in 0..2 {
             let before = Instant::now();
             watch.handle_walk(too_large());
-            assert!(watch.look_around >= before + OVERSIZED_RETRY_INTERVAL);
+            assert!(watch.next_walk_at >= before + OVERSIZED_RETRY_INTERVAL);
         }
-        assert_eq!(told.try_iter().count(), 1, "it is said once");
+        assert_eq!(updates.try_iter().count(), 1, "it is said once");
         watch.handle_path(dir.path().join("new"), EventHint::NewDirectory, Instant::now());
         let soon = Instant::now() + REMOVAL_GRACE;
-        assert!(watch.look_around <= soon && watch.pending.next_due().is_some_and(|at| at <= soon));
+        assert!(watch.next_walk_at <= soon && watch.pending.next_due().is_some_and(|at| at <= soon));
     }
 }

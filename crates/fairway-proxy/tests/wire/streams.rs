@@ -28,7 +28,7 @@ const INNER: &str = "inner.test";
 const WEB: &str = "web.test";
 
 /// One port: HTTP for all names, TLS termination for one, and TLS passthrough for another.
-struct Mixed {
+struct MixedPort {
     address: SocketAddr,
     setup: Setup,
     config: Config,
@@ -38,7 +38,7 @@ struct Mixed {
     authority: Authority,
 }
 
-impl Mixed {
+impl MixedPort {
     async fn new() -> Self {
         Self::with_inner(Backend::http(|_| BackendResponse::ok("inner")).await).await
     }
@@ -121,11 +121,11 @@ fn ended(reason: &str) -> String {
 
 #[tokio::test]
 async fn one_port_serves_http_and_ends_tls_and_passes_it_through() {
-    let it = Mixed::new().await;
-    let proxy = it.start();
-    let (web, own) = it.exchange(WEB).await.unwrap();
-    let (inner, same) = it.exchange(INNER).await.unwrap();
-    let (passed, other) = it.exchange(PASSED).await.unwrap();
+    let site = MixedPort::new().await;
+    let proxy = site.start();
+    let (web, own) = site.exchange(WEB).await.unwrap();
+    let (inner, same) = site.exchange(INNER).await.unwrap();
+    let (passed, other) = site.exchange(PASSED).await.unwrap();
     assert_eq!((&*web, &*inner, &*passed), ("web", "inner", "passed"));
     assert!(own == same && own != other, "the endpoint shows its own certificate");
     proxy.expect_metric("fairway_streams_opened_total", 2).await;
@@ -133,7 +133,7 @@ async fn one_port_serves_http_and_ends_tls_and_passes_it_through() {
     proxy.expect_metric("fairway_connections_open", 0).await;
     // Clients send a TLS alert and close the connection without reading more.
     let without = TlsOffer::new(trusting_anything(), WEB).without_sni();
-    assert_eq!(connect_and_exchange(it.address, &without).await.unwrap().0, "web", "who asks for no name");
+    assert_eq!(connect_and_exchange(site.address, &without).await.unwrap().0, "web", "who asks for no name");
     assert!(proxy.metric("fairway_stream_received_bytes_total").await > 200);
     assert!(proxy.metric("fairway_stream_sent_bytes_total").await > 200);
 }
@@ -173,13 +173,13 @@ impl AsyncWrite for Trickle {
 
 #[tokio::test]
 async fn a_hello_in_small_segments_and_small_records_is_understood() {
-    let it = Mixed::new().await;
-    let _proxy = it.start();
+    let site = MixedPort::new().await;
+    let _proxy = site.start();
     for (name, says) in [(PASSED, "passed"), (INNER, "inner"), (WEB, "web")] {
         for size in [None, Some(40)] {
             let mut config = trusting_anything();
             config.max_fragment_size = size;
-            let socket = TcpStream::connect(it.address).await.unwrap();
+            let socket = TcpStream::connect(site.address).await.unwrap();
             socket.set_nodelay(true).unwrap();
             let server = ServerName::try_from(name.to_owned()).unwrap();
             let connector = TlsConnector::from(Arc::new(config));
@@ -198,17 +198,17 @@ async fn a_hello_in_small_segments_and_small_records_is_understood() {
 
 #[tokio::test]
 async fn other_bytes_than_a_hello_on_a_shared_port_are_closed_and_counted() {
-    let it = Mixed::new().await;
-    let setup = it.setup.clone().settings(|settings| {
+    let site = MixedPort::new().await;
+    let setup = site.setup.clone().settings(|settings| {
         settings.downstream.handshake_timeout = TIMEOUT;
     });
-    let config = Config { settings: setup.settings.clone(), ..it.config.clone() };
+    let config = Config { settings: setup.settings.clone(), ..site.config.clone() };
     let proxy = setup.start_by(&config);
-    let mut client = Client::connect(it.address).await.unwrap();
+    let mut client = Client::connect(site.address).await.unwrap();
     client.send(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     client.expect_closed().await;
     proxy.expect_refused("handshake_failed", 1).await;
-    let mut silent = Client::connect(it.address).await.unwrap();
+    let mut silent = Client::connect(site.address).await.unwrap();
     silent.send([22, 3, 1]).await.unwrap();
     silent.expect_closed().await;
     proxy.expect_refused("handshake_timeout", 1).await;
@@ -217,15 +217,15 @@ async fn other_bytes_than_a_hello_on_a_shared_port_are_closed_and_counted() {
 
 #[tokio::test]
 async fn a_request_for_a_passthrough_host_is_misdirected_elsewhere() {
-    let it = Mixed::new().await;
-    let proxy = it.start();
+    let site = MixedPort::new().await;
+    let proxy = site.start();
     let offer = TlsOffer::new(trusting_anything(), WEB);
-    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     for (host, status) in [(WEB, 200), (PASSED, 421), ("other.test", 200)] {
         assert_eq!(client.exchange(&Request::get(host, "/")).await.unwrap().status, status, "{host}");
     }
     proxy.expect_fault("misdirected", 1).await;
-    assert_eq!((it.web.request_count(), it.passed.request_count()), (2, 0));
+    assert_eq!((site.web.request_count(), site.passed.request_count()), (2, 0));
 }
 
 #[tokio::test]
@@ -237,19 +237,19 @@ async fn inner_bytes_are_forwarded_unchanged_and_each_side_ends_its_direction() 
         ScriptStep::Send(b" welcome".to_vec()),
         ScriptStep::Close,
     ];
-    let it = Mixed::with_inner(Backend::scripted(Vec::from(script.clone())).await).await;
+    let site = MixedPort::with_inner(Backend::scripted(Vec::from(script.clone())).await).await;
     let inner = Backend::scripted(Vec::from(script)).await;
-    let mut config = it.config.clone();
+    let mut config = site.config.clone();
     route(&mut config, "inner", &[(inner.address(), 1)]);
-    let proxy = it.setup.start_by(&config);
+    let proxy = site.setup.start_by(&config);
     // Fairway does not answer the client's inner protocol offer for the endpoint.
     let offer = TlsOffer::new(trusting_anything(), INNER).alpn(&["mqtt"]);
-    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     assert_eq!(client.tls().unwrap().alpn, None);
     client.send(b"hello").await.unwrap();
     assert_eq!(client.read_bytes(7).await.unwrap(), b"you are");
     client.half_close().await.unwrap();
-    inner.wait_until("it waits", |inner| inner.waiting_count() == 1).await;
+    inner.wait_until("site waits", |inner| inner.waiting_count() == 1).await;
     inner.release();
     assert_eq!(client.read_to_end().await.unwrap(), b" welcome");
     proxy.expect_metric(&ended("closed"), 1).await;
@@ -259,16 +259,17 @@ async fn inner_bytes_are_forwarded_unchanged_and_each_side_ends_its_direction() 
 
 #[tokio::test]
 async fn a_reset_of_one_side_is_one_for_the_other() {
-    let it =
-        Mixed::with_inner(Backend::scripted([ScriptStep::Expect(b"die".to_vec()), ScriptStep::Reset]).await)
-            .await;
-    let proxy = it.start();
+    let site = MixedPort::with_inner(
+        Backend::scripted([ScriptStep::Expect(b"die".to_vec()), ScriptStep::Reset]).await,
+    )
+    .await;
+    let proxy = site.start();
     let offer = TlsOffer::new(trusting_anything(), INNER).alpn(&[]);
-    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     client.send(b"die").await.unwrap();
     assert!(client.read_to_end().await.is_err(), "no clean end");
     proxy.expect_metric(&ended("upstream_closed"), 1).await;
-    let client = Client::connect_tls(it.address, &offer).await.unwrap();
+    let client = Client::connect_tls(site.address, &offer).await.unwrap();
     proxy.expect_metric("fairway_streams_open", 1).await;
     client.reset().unwrap();
     proxy.expect_metric(&ended("client_gone"), 1).await;
@@ -277,20 +278,20 @@ async fn a_reset_of_one_side_is_one_for_the_other() {
 
 #[tokio::test]
 async fn weights_choose_the_backend_and_where_there_is_none_the_connection_ends() {
-    let it = Mixed::new().await;
-    let mut config = it.config.clone();
+    let site = MixedPort::new().await;
+    let mut config = site.config.clone();
     let other = Authority::new("pods").leaf(&[PASSED]).server_config(&["http/1.1"]);
     let other = Backend::https(other, |_| BackendResponse::ok("other")).await;
-    route(&mut config, "passing", &[(it.passed.address(), 0), (other.address(), 1)]);
-    let mut proxy = it.setup.start_by(&config);
+    route(&mut config, "passing", &[(site.passed.address(), 0), (other.address(), 1)]);
+    let mut proxy = site.setup.start_by(&config);
     for _ in 0..4 {
-        assert_eq!(it.exchange(PASSED).await.unwrap().0, "other");
+        assert_eq!(site.exchange(PASSED).await.unwrap().0, "other");
     }
     for (table, name) in [("passing", PASSED), ("inner", INNER)] {
         route(&mut config, table, &[(other.address(), 0)]);
         let (version, _) = proxy.publish_config(&config);
         proxy.publisher.wait_until_adopted(version).await;
-        let refused = it.exchange(name).await.unwrap_err();
+        let refused = site.exchange(name).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::UnexpectedEof, "before the handshake: {refused}");
     }
     proxy.expect_metric(&ended("no_backend"), 1).await;
@@ -298,54 +299,54 @@ async fn weights_choose_the_backend_and_where_there_is_none_the_connection_ends(
     config.streams.clear();
     let (version, _) = proxy.publish_config(&config);
     proxy.publisher.wait_until_adopted(version).await;
-    assert!(it.exchange(PASSED).await.is_err() && it.exchange(INNER).await.is_err());
+    assert!(site.exchange(PASSED).await.is_err() && site.exchange(INNER).await.is_err());
     proxy.expect_metric(&ended("no_route"), 1).await;
     proxy.expect_refused("no_route", 1).await;
-    assert_eq!(it.exchange(WEB).await.unwrap().0, "web");
+    assert_eq!(site.exchange(WEB).await.unwrap().0, "web");
 }
 
 #[tokio::test]
 async fn an_endpoint_that_refuses_is_passed_over() {
-    let it = Mixed::new().await;
-    let mut config = it.config.clone();
+    let site = MixedPort::new().await;
+    let mut config = site.config.clone();
     let gone = Backend::http(|_| BackendResponse::ok("gone")).await;
     gone.refuse().await;
     let key: BackendKey = "passing-0".into();
     let mut backend = (**config.backends.get(&key).unwrap()).clone();
     backend.endpoints.insert(0, fairway_model::Endpoint::at(gone.address()));
     config.backends.insert(backend.key.clone(), Arc::new(backend));
-    let proxy = it.setup.start_by(&config);
+    let proxy = site.setup.start_by(&config);
     for _ in 0..6 {
-        assert_eq!(it.exchange(PASSED).await.unwrap().0, "passed");
+        assert_eq!(site.exchange(PASSED).await.unwrap().0, "passed");
     }
     assert_eq!(proxy.metric("fairway_upstream_ejections_total").await, 1);
 }
 
 #[tokio::test]
 async fn a_stream_of_a_removed_listener_continues_and_no_other_starts() {
-    let it = Mixed::new().await;
-    let mut proxy = it
+    let site = MixedPort::new().await;
+    let mut proxy = site
         .setup
         .clone()
         .options(|options| options.drain.timeout = Duration::from_secs(60))
-        .start_by(&it.config);
+        .start_by(&site.config);
     let offer = TlsOffer::new(trusting_anything(), PASSED);
-    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
-    let mut config = it.config.clone();
+    let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
+    let mut config = site.config.clone();
     config.listeners.remove("passing");
     let (version, _) = proxy.publish_config(&config);
     proxy.publisher.wait_until_adopted(version).await;
     assert_eq!(client.exchange(&Request::get(PASSED, "/")).await.unwrap().text(), "passed");
-    assert_eq!(it.exchange(PASSED).await.unwrap().0, "web", "the listener for every name has it now");
+    assert_eq!(site.exchange(PASSED).await.unwrap().0, "web", "the listener for every name has site now");
 }
 
 #[tokio::test]
 async fn a_stream_ends_with_the_drain_of_the_process() {
-    let it = Mixed::new().await;
-    let setup = it.setup.clone().options(|options| options.drain.timeout = TIMEOUT);
-    let proxy = setup.start_by(&it.config);
+    let site = MixedPort::new().await;
+    let setup = site.setup.clone().options(|options| options.drain.timeout = TIMEOUT);
+    let proxy = setup.start_by(&site.config);
     let offer = TlsOffer::new(trusting_anything(), PASSED);
-    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     assert_eq!(client.exchange(&Request::get(PASSED, "/")).await.unwrap().text(), "passed");
     proxy.handle.drain();
     client.expect_closed().await;
@@ -363,7 +364,7 @@ async fn is_served(address: SocketAddr, name: &str, client: ClientConfig) -> boo
 
 #[tokio::test]
 async fn listeners_verify_their_clients_in_the_handshake() {
-    let it = Mixed::new().await;
+    let site = MixedPort::new().await;
     let clients = Authority::new("clients");
     let (good, other) = (clients.leaf(&["good"]), Authority::new("others").leaf(&["other"]));
     let showing = |leaf: &Leaf| leaf.shown_by(trusting_anything());
@@ -372,19 +373,23 @@ async fn listeners_verify_their_clients_in_the_handshake() {
         (ClientCertificateMode::Optional, true, false),
         (ClientCertificateMode::Unverified, true, true),
     ] {
-        let mut config = it.config.clone();
+        let mut config = site.config.clone();
         for name in ["https", "inner"] {
             let mut listener = (**config.listeners.get(name).unwrap()).clone();
             listener.tls = ListenerTls { clients: Some(verifying(&clients, demand)), ..listener.tls };
             config.listeners.insert(name.into(), Arc::new(listener));
         }
-        let proxy = it.setup.start_by(&config);
+        let proxy = site.setup.start_by(&config);
         for name in [WEB, INNER] {
-            assert!(is_served(it.address, name, showing(&good)).await, "{demand:?} {name}");
-            assert_eq!(is_served(it.address, name, trusting_anything()).await, without, "{demand:?} {name}");
-            assert_eq!(is_served(it.address, name, showing(&other)).await, with_other, "{demand:?} {name}");
+            assert!(is_served(site.address, name, showing(&good)).await, "{demand:?} {name}");
+            assert_eq!(
+                is_served(site.address, name, trusting_anything()).await,
+                without,
+                "{demand:?} {name}"
+            );
+            assert_eq!(is_served(site.address, name, showing(&other)).await, with_other, "{demand:?} {name}");
         }
-        assert!(is_served(it.address, PASSED, trusting_anything()).await, "the endpoint's affair");
+        assert!(is_served(site.address, PASSED, trusting_anything()).await, "the endpoint's affair");
         let refused = 2 * (u64::from(!without) + u64::from(!with_other));
         proxy.expect_refused("handshake_failed", refused).await;
         proxy.handle.drain();
@@ -394,9 +399,9 @@ async fn listeners_verify_their_clients_in_the_handshake() {
 
 #[tokio::test]
 async fn a_session_of_a_listener_without_client_certificates_resumes_at_no_other() {
-    let it = Mixed::new().await;
+    let site = MixedPort::new().await;
     let clients = Authority::new("clients");
-    let mut config = it.config.clone();
+    let mut config = site.config.clone();
     let guarded = free_address();
     let tls = ListenerTls {
         clients: Some(verifying(&clients, ClientCertificateMode::Required)),
@@ -404,11 +409,11 @@ async fn a_session_of_a_listener_without_client_certificates_resumes_at_no_other
     };
     let listener = Listener { tls, ..listener("guarded", ListenerProtocol::Https, guarded, "") };
     config.listeners.insert("guarded".into(), Arc::new(listener));
-    let _proxy = it.setup.start_by(&config);
+    let _proxy = site.setup.start_by(&config);
     // One session store for both ports.
     let offer = TlsOffer::new(trusting_anything(), WEB);
     for resumed in [false, true] {
-        let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+        let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
         assert_eq!(client.exchange(&Request::get(WEB, "/")).await.unwrap().text(), "web");
         assert_eq!(client.tls().unwrap().resumed, resumed);
     }
@@ -423,25 +428,25 @@ async fn a_session_of_a_listener_without_client_certificates_resumes_at_no_other
 
 #[tokio::test]
 async fn a_listener_with_unreadable_authorities_serves_no_client() {
-    let it = Mixed::new().await;
-    let mut config = it.config.clone();
+    let site = MixedPort::new().await;
+    let mut config = site.config.clone();
     let rules = ClientVerification {
         roots: "none".into(),
-        ..verifying(&it.authority, ClientCertificateMode::Required)
+        ..verifying(&site.authority, ClientCertificateMode::Required)
     };
     let mut https = (**config.listeners.get("https").unwrap()).clone();
     https.tls.clients = Some(rules);
     config.listeners.insert("https".into(), Arc::new(https));
-    let mut proxy = it.start();
+    let mut proxy = site.start();
     let (version, problems) = proxy.publish_config(&config);
     proxy.publisher.wait_until_adopted(version).await;
     let [problem] = &problems[..] else { panic!("{problems:?}") };
     assert!(problem.starts_with("the listener https cannot verify its clients: "), "{problem}");
-    assert!(it.exchange(WEB).await.is_err());
+    assert!(site.exchange(WEB).await.is_err());
     proxy.expect_refused("protection_unavailable", 1).await;
-    assert_eq!(it.exchange(INNER).await.unwrap().0, "inner");
+    assert_eq!(site.exchange(INNER).await.unwrap().0, "inner");
     let (_, problems) = proxy.publish_config(&config);
-    assert_eq!(problems, Vec::<String>::new(), "it is reported already");
+    assert_eq!(problems, Vec::<String>::new(), "site is reported already");
 }
 
 #[tokio::test]
@@ -452,12 +457,12 @@ async fn much_passes_through_in_both_directions() {
     let endpoint_config = Authority::new("pods").leaf(&[PASSED]).server_config(&[]);
     let ip = [127, 0, 0, 1].into();
     let pod = Backend::start(ip, Behaviour::Scripts(vec![script]), Some(endpoint_config)).await.unwrap();
-    let it = Mixed::new().await;
-    let mut config = it.config.clone();
+    let site = MixedPort::new().await;
+    let mut config = site.config.clone();
     route(&mut config, "passing", &[(pod.address(), 1)]);
-    let proxy = it.setup.start_by(&config);
+    let proxy = site.setup.start_by(&config);
     let offer = TlsOffer::new(trusting_anything(), PASSED).alpn(&[]);
-    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     client.send(&bytes).await.unwrap();
     assert!(client.read_bytes(EACH).await.unwrap() == bytes);
     client.expect_closed().await;
