@@ -149,9 +149,9 @@ mod tests {
     fn a_side_that_responds_only_in_some_rounds_cannot_be_compared() {
         let answered = || ResponseParts::from([(Part::Exchange, "answered".to_owned())]);
         let failed = || crate::response::failure_parts(&crate::client::Failure::Closed.to_string());
-        let verdict = |verdict: ResponseParts, other: ResponseParts| {
+        let verdict = |first: ResponseParts, other: ResponseParts| {
             let mut observed = Observed::default();
-            observed.add(verdict);
+            observed.add(first);
             observed.add(other);
             observed
         };

@@ -136,16 +136,16 @@ fn append(hir: &Hir, amount: OptionalText, out: &mut String) {
 
 /// A letter of the class, otherwise its first printable character.
 fn class_char(class: &Class) -> Option<char> {
-    let has = |contains: char| match class {
+    let contains = |wanted: char| match class {
         Class::Unicode(class) => {
-            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&contains))
+            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&wanted))
         }
         Class::Bytes(class) => {
-            let byte = u8::try_from(contains).unwrap_or(0);
+            let byte = u8::try_from(wanted).unwrap_or(0);
             class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&byte))
         }
     };
-    "x1/".chars().chain(('!'..='~').filter(char::is_ascii_graphic)).find(|wanted| has(*wanted))
+    "x1/".chars().chain(('!'..='~').filter(char::is_ascii_graphic)).find(|wanted| contains(*wanted))
 }
 
 #[cfg(test)]

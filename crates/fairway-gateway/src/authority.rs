@@ -54,25 +54,27 @@ pub(crate) fn resolve(
         let problem = format!("no ReferenceGrant lets it refer to {} {}", named.kind, named.key);
         return Err(Fault::new("RefNotPermitted", problem));
     }
-    let wrong =
-        |unusable: &str| Fault::new(reasons.reference, format!("{} {} {unusable}", named.kind, named.key));
+    let unusable =
+        |problem: &str| Fault::new(reasons.reference, format!("{} {} {problem}", named.kind, named.key));
     let text = match object.kind {
         Kind::Secret => {
-            let secret = inputs.resources.secrets.get(&object.key).ok_or_else(|| wrong("does not exist"))?;
+            let secret =
+                inputs.resources.secrets.get(&object.key).ok_or_else(|| unusable("does not exist"))?;
             secret_value(&secret.object, "ca.crt").and_then(|bytes| std::str::from_utf8(bytes).ok())
         }
         _ => {
-            let map = inputs.resources.config_maps.get(&object.key).ok_or_else(|| wrong("does not exist"))?;
+            let map =
+                inputs.resources.config_maps.get(&object.key).ok_or_else(|| unusable("does not exist"))?;
             map.object.data.as_ref().and_then(|data| data.get("ca.crt")).map(String::as_str)
         }
     };
-    let text = text.ok_or_else(|| wrong("has no ca.crt"))?;
+    let text = text.ok_or_else(|| unusable("has no ca.crt"))?;
     if !are_certificates(text) {
-        return Err(wrong("has a ca.crt with no certificate, or with one that cannot be read"));
+        return Err(unusable("has a ca.crt with no certificate, or with one that cannot be read"));
     }
     match only_unsupported_keys(text) {
         None => Ok(text.into()),
-        Some(problem) => Err(wrong(&format!("has a ca.crt that verifies nothing: {problem}"))),
+        Some(problem) => Err(unusable(&format!("has a ca.crt that verifies nothing: {problem}"))),
     }
 }
 

@@ -192,15 +192,15 @@ fn asks_for_all(gateway: &Gateway) -> bool {
 
 /// Refuses a Gateway without accepted listeners, and ListenerSets without served ones.
 fn refuse_without_listeners(parents: &mut BTreeMap<ObjectRef, Parent>, key: &ObjectKey) {
-    let none =
-        |no_listener: &str| Fault::new("ListenersNotValid", format!("no listener of it is {no_listener}"));
+    let no_listener =
+        |problem: &str| Fault::new("ListenersNotValid", format!("no listener of it is {problem}"));
     for (reference, parent) in parents.iter_mut().filter(|(_, parent)| parent.refused.is_none()) {
         let good = |listener: &Listener| match reference.kind {
             Kind::Gateway => listener.is_accepted(),
             _ => listener.is_served(),
         };
         if !parent.listeners.iter().any(good) {
-            parent.refused = Some(none("valid"));
+            parent.refused = Some(no_listener("valid"));
         }
     }
     // ListenerSets can provide listeners to a Gateway without valid ones.

@@ -204,15 +204,15 @@ fn one_match(matched: &Match) -> String {
         PathMatch::Prefix(path) => format!("Prefix {path}"),
         PathMatch::Regex { pattern, .. } => format!("Regex {pattern}"),
     };
-    let fields = |conditions: &str, fields: &[NamedValueMatch]| -> String {
+    let conditions = |location: &str, fields: &[NamedValueMatch]| -> String {
         let condition = |field: &NamedValueMatch| match &field.value {
-            TextMatch::Exact(text) => format!(", {conditions} {} = {text}", field.name),
-            TextMatch::Regex(pattern) => format!(", {conditions} {} ~ {pattern}", field.name),
+            TextMatch::Exact(text) => format!(", {location} {} = {text}", field.name),
+            TextMatch::Regex(pattern) => format!(", {location} {} ~ {pattern}", field.name),
         };
         fields.iter().map(condition).collect()
     };
     let method = matched.method.as_ref().map(|method| format!(", {method}")).unwrap_or_default();
-    format!("{path}{method}{}{}", fields("header", &matched.headers), fields("query", &matched.query))
+    format!("{path}{method}{}{}", conditions("header", &matched.headers), conditions("query", &matched.query))
 }
 
 fn share(share: &WeightedBackend) -> String {

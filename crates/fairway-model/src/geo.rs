@@ -131,7 +131,7 @@ fields! {
     Organization at Networks: "geoip2_org";
 }
 
-/// What a database contains.
+/// The kind of a database, by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeoKind {
     /// Countries, and often cities.
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn fields_have_unique_numbers_and_parse_by_name() {
-        assert!(GeoField::ALL.len() <= 16, "they are bits of 16");
+        assert!(GeoField::ALL.len() <= 16, "each field is a bit of a u16");
         for (number, field) in GeoField::ALL.iter().enumerate() {
             assert_eq!(*field as usize, number);
             assert_eq!(GeoField::named(field.name()), Some(*field));

@@ -29,15 +29,15 @@ pub fn passed_sockets() -> io::Result<Vec<OwnedFd>> {
 /// The number of sockets for process `own`.
 fn count_of(pid: Option<&OsStr>, count: Option<&OsStr>, own_pid: u32) -> io::Result<u16> {
     let (Some(pid), Some(count)) = (pid, count) else { return Ok(0) };
-    let invalid = |invalid_input: &str| io::Error::new(io::ErrorKind::InvalidInput, invalid_input.to_owned());
+    let invalid_input = |problem: &str| io::Error::new(io::ErrorKind::InvalidInput, problem.to_owned());
     let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u32>().ok());
     // Child processes inherit the variables of their parent, which are not meant for them.
-    if number(pid).ok_or_else(|| invalid("LISTEN_PID is not a number"))? != own_pid {
+    if number(pid).ok_or_else(|| invalid_input("LISTEN_PID is not a number"))? != own_pid {
         return Ok(0);
     }
-    let count = number(count).ok_or_else(|| invalid("LISTEN_FDS is not a number"))?;
+    let count = number(count).ok_or_else(|| invalid_input("LISTEN_FDS is not a number"))?;
     let few = u16::try_from(count).ok().filter(|count| *count <= MAX_SOCKETS);
-    few.ok_or_else(|| invalid(&format!("LISTEN_FDS is {count}; the maximum is {MAX_SOCKETS}")))
+    few.ok_or_else(|| invalid_input(&format!("LISTEN_FDS is {count}; the maximum is {MAX_SOCKETS}")))
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ impl Permits {
     /// Acquires a permit if fewer than `limit` are in use.
     #[must_use]
     pub fn take(self: &Arc<Self>, limit: u32) -> Option<Permit> {
-        let one_more = |increment: u32| (increment < limit).then(|| increment + 1);
-        self.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        let increment = |taken: u32| (taken < limit).then(|| taken + 1);
+        self.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increment).ok()?;
         Some(Permit(Arc::clone(self)))
     }
 

@@ -1,10 +1,10 @@
-//! A reverse index: from a key to its users.
+//! A reverse index: which objects (users) refer to a key.
 
 use imbl::OrdMap;
 
 use crate::few::SmallSet;
 
-/// From a key to its users. Clones are cheap.
+/// The users of each key, such as the Ingresses that refer to a Secret. Clones are cheap.
 #[derive(Clone, Debug)]
 pub struct ReverseIndex<K: Ord, V: Ord>(OrdMap<K, SmallSet<V>>);
 

@@ -121,10 +121,10 @@ impl Budget {
         };
         let others_passing = of_others(&self.prefix_checks);
         let mut heaviest = self.heaviest.get(namespace).copied().unwrap_or_default();
-        let checked = |total: u64, others: u64| {
+        let checked = |own_steps: u64, others: u64| {
             let budget = MAX_PATH_STEPS.saturating_sub(others + others_passing) / 8 * 7;
-            if total + passing > budget {
-                Err(Exceeded::Steps { needed: total + passing, nodes_left: budget })
+            if own_steps + passing > budget {
+                Err(Exceeded::Steps { needed: own_steps + passing, nodes_left: budget })
             } else {
                 Ok(())
             }

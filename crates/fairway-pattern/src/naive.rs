@@ -52,10 +52,10 @@ fn matches(node: &Node, text: &[u8], at: usize, then: &mut dyn FnMut(usize) -> b
 }
 
 fn holds(assertion: Assertion, text: &[u8], at: usize) -> bool {
-    let word = |is_word: Option<usize>| {
-        is_word.and_then(|it| text.get(it)).is_some_and(|byte| ByteSet::word().contains(*byte))
+    let is_word = |index: Option<usize>| {
+        index.and_then(|it| text.get(it)).is_some_and(|byte| ByteSet::word().contains(*byte))
     };
-    let boundary = word(at.checked_sub(1)) != word(Some(at));
+    let boundary = is_word(at.checked_sub(1)) != is_word(Some(at));
     match assertion {
         Assertion::Start => at == 0,
         Assertion::End => at == text.len(),

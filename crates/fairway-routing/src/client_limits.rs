@@ -53,7 +53,8 @@ impl ClientLimits {
         let header_names = traffic.header_names.unwrap_or(everywhere.header_names);
         let blocked =
             traffic.blocked.as_ref().or(settings.blocked.as_ref()).map(BlockedClientsCheck::compiled);
-        let time = |limit: Option<Duration>, everywhere| some_time(limit).unwrap_or(everywhere).min(YEAR);
+        let time =
+            |own_time: Option<Duration>, everywhere| some_time(own_time).unwrap_or(everywhere).min(YEAR);
         Self {
             idle_timeout: time(traffic.idle_timeout, everywhere.idle_timeout),
             head_timeout: time(traffic.head_timeout, everywhere.head_timeout),

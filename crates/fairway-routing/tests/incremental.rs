@@ -251,9 +251,9 @@ fn rules_with_equal_phases_share_their_steps_unless_they_forward_by_rule() {
     ];
     let snapshot = compile(&config(hosts), None).snapshot;
     let steps = |name: &str| compiled_host(&snapshot, name).rules()[0].steps();
-    let are_one = |share_steps: &str, other: &str| std::ptr::eq(steps(share_steps), steps(other));
-    assert!(are_one("a.test", "b.test"));
-    assert!(!are_one("b.test", "c.test") && !are_one("d.test", "e.test"));
+    let share_steps = |left: &str, other: &str| std::ptr::eq(steps(left), steps(other));
+    assert!(share_steps("a.test", "b.test"));
+    assert!(!share_steps("b.test", "c.test") && !share_steps("d.test", "e.test"));
 }
 
 #[test]

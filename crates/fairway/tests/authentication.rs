@@ -459,8 +459,9 @@ async fn both_guards_must_agree_unless_any_is_enough() {
 
 #[tokio::test]
 async fn a_cached_response_is_used_until_the_annotations_change() {
-    let url = |service_url: &str| format!("{SERVICE}/{service_url}");
-    let (no, own, status, good) = (url("401"), url("user"), url("404"), url("oauth2/auth"));
+    let service_url = |path: &str| format!("{SERVICE}/{path}");
+    let (no, own, status, good) =
+        (service_url("401"), service_url("user"), service_url("404"), service_url("oauth2/auth"));
     let key = ("auth-cache-key", "$http_authorization$cookie__oauth2_proxy");
     let site = Site::new(&[
         ("no", &[("auth-url", &no), key]),

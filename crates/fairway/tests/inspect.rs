@@ -344,22 +344,19 @@ fn explain_shows_which_clients_a_listener_refuses_and_which_peers_it_trusts() {
     ];
     let settings = fairway_testkit::manifests::config_map("shop", "settings", &keys);
     std::fs::write(dir.path().join("settings.yaml"), settings).unwrap();
-    let explain = |url: &str, explain_with: &[&str]| {
+    let explain_with = |url: &str, flags: &[&str]| {
         let folder = dir.path().to_str().unwrap();
-        printed(
-            &[&["explain", url, "--manifests", folder, "--configmap", "shop/settings"], explain_with]
-                .concat(),
-        )
+        printed(&[&["explain", url, "--manifests", folder, "--configmap", "shop/settings"], flags].concat())
     };
-    let served = explain("http://shop.example.com/cart", &["--header", "User-Agent: curl"]);
+    let served = explain_with("http://shop.example.com/cart", &["--header", "User-Agent: curl"]);
     assert!(
         served.contains("the client address comes from cf-connecting-ip, trusted from 10.0.0.0/8"),
         "{served}"
     );
     assert!(served.contains("header names may contain _") && !served.contains("blocked"), "{served}");
-    let blocked = explain("http://shop.example.com/cart", &["--header", "User-Agent: a Bot"]);
+    let blocked = explain_with("http://shop.example.com/cart", &["--header", "User-Agent: a Bot"]);
     assert!(blocked.contains("the client is blocked by its User-Agent header: returns 403"), "{blocked}");
-    let unknown = explain("https://nobody.test/", &[]);
+    let unknown = explain_with("https://nobody.test/", &[]);
     assert!(unknown.contains("no host has this name: the TLS handshake is refused"), "{unknown}");
 }
 
@@ -376,10 +373,8 @@ fn the_gateway_example_is_clean_and_served_as_documented() {
     let dir = dir.path().to_str().unwrap();
     let checked = printed(&["check", dir]);
     assert!(checked.ends_with("exit code 0\n"), "{checked}");
-    let explained = |url: &str, explain_with: &[&str]| {
-        printed(
-            &[&["explain", url, "--manifests", dir, "--gateway-address", "127.0.0.1"], explain_with].concat(),
-        )
+    let explain_with = |url: &str, flags: &[&str]| {
+        printed(&[&["explain", url, "--manifests", dir, "--gateway-address", "127.0.0.1"], flags].concat())
     };
     let root = "https://shop.example.com:9443/";
     for (url, more, parts) in [
@@ -392,7 +387,7 @@ fn the_gateway_example_is_clean_and_served_as_documented() {
         ("https://shop.example.com:9443/api/items", &[], &["/items after the rewrite", "127.0.0.1:3003"]),
         ("http://shop.example.com:9080/", &[], &["returns 301: redirect"]),
     ] {
-        let explanation = explained(url, more);
+        let explanation = explain_with(url, more);
         for part in parts {
             assert!(explanation.contains(part), "{url} {part}: {explanation}");
         }

@@ -35,17 +35,17 @@ async fn responders_are_queried_at_addresses_allowed_for_external_names() {
     let chain = [&*leaf.chain_pem, issuer.pem()].concat();
     manifests.put("tls.yaml", tls_secret_yaml("a", "tls", &chain, &leaf.key_pem));
     manifests.put("settings.yaml", config_map("a", "settings", &[("enable-ocsp", "true")]));
-    let run = async |run_with: &[&str]| {
-        let flags = [&["--configmap", "a/settings"], run_with].concat();
+    let run_with = async |flags: &[&str]| {
+        let flags = [&["--configmap", "a/settings"], flags].concat();
         Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await
     };
 
-    let careful = run(&[]).await;
+    let careful = run_with(&[]).await;
     careful.until_metric("fairway_ocsp_fetches_total", &[("result", "refused")], |count| count == 1.0).await;
     assert!(stapled(&careful).await.is_empty());
     assert_eq!(responder.connection_count(), 0);
 
-    let open = run(&["--external-name-allow", "127.0.0.0/8"]).await;
+    let open = run_with(&["--external-name-allow", "127.0.0.0/8"]).await;
     open.until_metric("fairway_ocsp_stapled_certificates", &[], |count| count == 1.0).await;
     assert!(!stapled(&open).await.is_empty());
 }

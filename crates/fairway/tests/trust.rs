@@ -83,23 +83,23 @@ async fn trust_follows_its_keys_at_run_time() {
 #[tokio::test]
 async fn check_names_every_ingress_that_a_client_can_walk_into() {
     let (manifests, _backend) = guarded(&[("use-forwarded-headers", "true")]).await;
-    let checked = |check_with: &[&str]| {
+    let check_with = |flags: &[&str]| {
         let output = Command::new(BINARY)
             .arg("check")
             .arg(manifests.path())
             .args(SETTINGS)
-            .args(check_with)
+            .args(flags)
             .output()
             .unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
-    let (code, diagnostics) = checked(&[]);
+    let (code, diagnostics) = check_with(&[]);
     assert_eq!(code, 1, "{diagnostics}");
     assert!(diagnostics.contains("warning[trusts-everybody]: ConfigMap a/settings"), "{diagnostics}");
     assert!(diagnostics.contains("warning[spoofable-source-ranges]: Ingress a/web"), "{diagnostics}");
-    let (code, diagnostics) = checked(&["--trusted-forwarders", "192.0.2.0/24"]);
+    let (code, diagnostics) = check_with(&["--trusted-forwarders", "192.0.2.0/24"]);
     assert_eq!(code, 0, "{diagnostics}");
-    let (_, diagnostics) = checked(&["--trusted-forwarders", "192.0.2.0/24", "--proxy-protocol", "both"]);
+    let (_, diagnostics) = check_with(&["--trusted-forwarders", "192.0.2.0/24", "--proxy-protocol", "both"]);
     assert!(
         diagnostics.contains("trusts-everybody") && diagnostics.contains("--proxy-protocol-trusted"),
         "{diagnostics}"

@@ -49,12 +49,12 @@ impl Coverage {
     }
 
     pub(crate) fn and(self, next: &Self) -> Self {
-        let sum = |add_pieces: Piece, other: Piece| Piece {
-            cpu_s: add_pieces.cpu_s + other.cpu_s,
-            seconds: add_pieces.seconds + other.seconds,
+        let add_pieces = |left: Piece, other: Piece| Piece {
+            cpu_s: left.cpu_s + other.cpu_s,
+            seconds: left.seconds + other.seconds,
         };
         Self {
-            covered: sum(sum(self.covered, next.covered), next.bridge),
+            covered: add_pieces(add_pieces(self.covered, next.covered), next.bridge),
             bridge: self.bridge,
             present_s: self.present_s + next.present_s,
         }

@@ -34,8 +34,8 @@ impl CpuTime {
     /// The CPU time of all threads of these processes.
     #[must_use]
     pub fn for_processes(processes: &[u32]) -> Self {
-        let ticks = |ticks_at: usize| {
-            processes.iter().filter_map(|process| fields(*process)?.get(ticks_at)?.parse::<u64>().ok()).sum()
+        let ticks_at = |column: usize| {
+            processes.iter().filter_map(|process| fields(*process)?.get(column)?.parse::<u64>().ok()).sum()
         };
         Self {
             total_ns: processes
@@ -43,8 +43,8 @@ impl CpuTime {
                 .flat_map(|process| threads(*process))
                 .map(|thread| run_time(&thread))
                 .sum(),
-            user_ticks: ticks(11),
-            system_ticks: ticks(12),
+            user_ticks: ticks_at(11),
+            system_ticks: ticks_at(12),
         }
     }
 

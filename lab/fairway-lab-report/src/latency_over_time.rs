@@ -23,11 +23,11 @@ pub(super) fn over_time(run: &Scenario, palette: &Palette) -> Vec<Value> {
     let cases = distinct(run.events.iter().map(|event| event.case.as_str()));
     let figures = cases.into_iter().map(|case| {
         let strands = strands(run, case, palette);
-        let are_drawn = |has_series: &&Measure| !has_series.load.over_time.series.is_empty();
+        let has_series = |measure: &&Measure| !measure.load.over_time.series.is_empty();
         strands
             .iter()
             .flat_map(|strand| &strand.measures)
-            .any(are_drawn)
+            .any(has_series)
             .then(|| failures_figure(run, case, &strands))
     });
     figures.flatten().filter_map(|figure| figure.plot(palette)).collect()
@@ -50,12 +50,12 @@ fn strands<'a>(run: &'a Scenario, case: &str, palette: &Palette) -> Vec<Strand<'
         {
             measures.retain(|measure| measure.phase != "pooled");
         }
-        let meanwhile = |is_at_same_time: &&Measure| {
-            palette.is_neutral(&is_at_same_time.peer)
-                && is_at_same_time.beside.as_deref() == Some(peer)
-                && is_at_same_time.settings == settings
+        let is_at_same_time = |measure: &&Measure| {
+            palette.is_neutral(&measure.peer)
+                && measure.beside.as_deref() == Some(peer)
+                && measure.settings == settings
         };
-        let beside = of_case().filter(meanwhile).collect();
+        let beside = of_case().filter(is_at_same_time).collect();
         Strand { peer, settings, measures, beside }
     };
     whose.into_iter().map(strand).collect()

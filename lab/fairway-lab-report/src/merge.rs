@@ -88,19 +88,19 @@ impl Scenario {
 
     /// The series drawn over time: the first round of each peer and case, since every round restarts its clock.
     pub(super) fn first_rounds(&self) -> Vec<&Measure> {
-        let whose = |identity: &Measure| {
+        let identity = |measure: &Measure| {
             (
-                identity.beside.clone().unwrap_or_else(|| identity.peer.clone()),
-                identity.settings,
-                identity.case.clone(),
+                measure.beside.clone().unwrap_or_else(|| measure.peer.clone()),
+                measure.settings,
+                measure.case.clone(),
             )
         };
         let mut first = BTreeMap::new();
         for (round, one) in self.streams() {
-            let found = first.entry(whose(one)).or_insert(round);
+            let found = first.entry(identity(one)).or_insert(round);
             *found = round.min(*found);
         }
-        let is_first = |(round, one): &(usize, &Measure)| first.get(&whose(one)) == Some(round);
+        let is_first = |(round, one): &(usize, &Measure)| first.get(&identity(one)) == Some(round);
         self.streams().filter(is_first).map(|(_, one)| one).collect()
     }
 

@@ -66,16 +66,16 @@ fn without_runs(results: &Results) -> Results {
 
 /// Time, machine and scenarios of the measurements, one sentence per machine.
 fn machines(results: &[Results]) -> Vec<String> {
-    let machine = |machine_of: &Results| (machine_of.environment.cpu.clone(), machine_of.environment.cpus);
+    let machine_of = |result: &Results| (result.environment.cpu.clone(), result.environment.cpus);
     let sentence = |(cpu, cpus): (String, u32)| {
-        let own_results = results.iter().filter(|result| machine(result) == (cpu.clone(), cpus));
+        let own_results = results.iter().filter(|result| machine_of(result) == (cpu.clone(), cpus));
         let started = own_results.map(|result| {
             let when = result.begun.replace('T', " ").replace('Z', " UTC");
             format!("{when} ({})", number::duration(result.seconds))
         });
         format!("Measured on {cpu}, {cpus} CPUs: {}.", started.collect::<Vec<_>>().join("; "))
     };
-    distinct(results.iter().map(machine)).into_iter().map(sentence).collect()
+    distinct(results.iter().map(machine_of)).into_iter().map(sentence).collect()
 }
 
 /// The incomplete runs and the reasons.
@@ -95,13 +95,13 @@ fn partial_results(all: &[Results]) -> Vec<(String, &str)> {
 /// The peers of runs in order, with the start of those runs. Peers that several runs have in common are listed once.
 fn peers<'a>(all: &'a [Results], palette: &Palette) -> Vec<(Vec<&'a str>, Vec<&'a PeerRecord>)> {
     let text = |results: &Results| serde_json::to_string(&results.peers).unwrap_or_default();
-    let same = |same_text: String| {
-        let own_results: Vec<&Results> = all.iter().filter(|results| text(results) == same_text).collect();
+    let runs_with_text = |value: String| {
+        let own_results: Vec<&Results> = all.iter().filter(|results| text(results) == value).collect();
         let mut peers: Vec<&PeerRecord> = own_results[0].peers.iter().collect();
         peers.sort_by_key(|peer| palette.position(&peer.name));
         (own_results.iter().map(|results| results.begun.as_str()).collect(), peers)
     };
-    distinct(all.iter().map(text)).into_iter().map(same).collect()
+    distinct(all.iter().map(text)).into_iter().map(runs_with_text).collect()
 }
 
 /// A command line that a shell reads as the same words.

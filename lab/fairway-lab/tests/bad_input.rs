@@ -1,9 +1,9 @@
-//! `fairway-lab run` with unusable input: its messages, and that it leaves nothing behind. `make lab-test` has the
-//! tests in a cluster.
+//! `fairway-lab run` with unusable input: its messages, and that it leaves nothing behind. Tests that need
+//! a cluster belong to `make lab-test`.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a test may; clippy does not see that functions beside tests are tests"
+    reason = "tests may panic; clippy does not know that helper functions belong to tests"
 )]
 
 use std::fs;
@@ -20,7 +20,7 @@ fn run_command(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn input_that_cannot_be_used_is_refused_before_anything_is_made() {
+fn unusable_input_is_refused_before_anything_is_created() {
     let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     let text = Command::new(LABORATORY).args(["list", "dynamic"]).output().unwrap().stdout;
     let text = String::from_utf8(text).unwrap();
@@ -29,7 +29,7 @@ fn input_that_cannot_be_used_is_refused_before_anything_is_made() {
     let existing = tempfile::tempdir().unwrap();
     fs::write(existing.path().join("results.json"), "{}").unwrap();
     let existing = existing.path().to_str().unwrap();
-    for (arguments, named) in [
+    for (arguments, message) in [
         (vec![file], "unknown field `static_z`"),
         (vec!["nowhere.toml"], "nowhere.toml"),
         (vec!["dynamic", "--peers", "apache"], "there is no peer \"apache\"; there are fairway, "),
@@ -58,6 +58,6 @@ fn input_that_cannot_be_used_is_refused_before_anything_is_made() {
         ),
     ] {
         let (code, stderr) = run_command(&arguments);
-        assert!(code == Some(2) && stderr.contains(named), "{arguments:?}: {code:?}: {stderr}");
+        assert!(code == Some(2) && stderr.contains(message), "{arguments:?}: {code:?}: {stderr}");
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a test may; clippy does not see that functions beside tests are tests"
+    reason = "tests may panic; clippy does not know that helper functions belong to tests"
 )]
 
 use std::collections::BTreeSet;

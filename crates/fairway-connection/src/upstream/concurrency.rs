@@ -27,7 +27,7 @@ const GRADIENT_RANGE: [f64; 2] = [0.5, 1.5];
 /// How often a limit that is reached and does not grow is halved, because the baseline may have been measured while
 /// there was a queue.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
-/// A limit whose factor is above this is growing.
+/// The limit counts as growing if the factor of its last update is above this.
 const MIN_GROWING_GRADIENT: f64 = 1.25;
 
 /// The limit of one Service port.
@@ -59,7 +59,7 @@ impl Concurrency {
         self.limit().clamp(bounds.minimum.get(), bounds.maximum.get())
     }
 
-    /// Whether a request that waited this long without a response counts as slow. Nothing is known about faster ones.
+    /// Whether a request that waited this long without a response counts as slow. A request that has waited less says nothing about the backend.
     pub(super) fn is_slow(&self, waited: Duration) -> bool {
         waited.as_micros() > u128::from(self.tolerated_micros.load(Ordering::Relaxed))
     }
@@ -68,9 +68,9 @@ impl Concurrency {
     #[cold]
     pub(super) fn report(&self, tally: Tally, bounds: AdaptiveConcurrency, now: Instant) -> Instant {
         let mut gradient = self.gradient.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_moved = gradient.add(tally, bounds, now);
+        let interval_ended = gradient.add(tally, bounds, now);
         let next = if gradient.is_urgent { now } else { now + REPORT_INTERVAL };
-        if is_moved {
+        if interval_ended {
             self.tolerated_micros.store((gradient.tolerated_seconds() * 1e6) as u64, Ordering::Relaxed);
             let limit = gradient.limit();
             let before = self.limit.swap(limit, Ordering::Relaxed);
@@ -86,15 +86,15 @@ impl Concurrency {
     }
 }
 
-/// Measurements.
+/// Measurements of a worker since its last report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     /// Responses, and requests that waited too long for one.
     count: u32,
     /// The requests that waited too long.
     unanswered: u32,
-    /// The sum of the binary logarithms of the times in seconds: the mean of ratios is that of their logarithms, and a
-    /// few slow responses weigh little.
+    /// The sum of the binary logarithms of the times in seconds: their mean is the
+    /// geometric mean, in which a few slow responses weigh little.
     logarithms: f64,
     /// The most requests awaiting a response at the same time.
     peak: u32,
@@ -177,8 +177,8 @@ impl Gradient {
         self.interval.merge(&tally);
         let is_in_use = self.is_near(self.interval.peak);
         let is_over = now >= self.ends_at || (self.is_starting && is_in_use);
-        let is_moved = is_over && self.interval.count >= MIN_RESPONSES;
-        if is_moved {
+        let interval_ended = is_over && self.interval.count >= MIN_RESPONSES;
+        if interval_ended {
             let tally = std::mem::take(&mut self.interval);
             let time = tally.mean();
             self.update_baseline(&tally, time, bounds);
@@ -192,7 +192,7 @@ impl Gradient {
             self.ends_at = now + Duration::from_secs_f64(time * 2.0).clamp(least, most);
         }
         self.is_urgent = self.is_starting && is_in_use;
-        is_moved
+        interval_ended
     }
 
     /// Updates the baseline: faster responses lower it, and it rises to the current time if fewer requests did not make
@@ -204,14 +204,15 @@ impl Gradient {
         if self.limit >= before.limit {
             self.reference = Reference { limit: self.limit, time };
         } else if self.limit * 2.0 <= before.limit {
-            // In a queue, the time is proportional to the limit: half of that counts as a difference.
+            // While requests queue, the response time is proportional to the limit. Half of the expected decrease counts as
+            // faster.
             let is_faster = time * 2.0 * before.limit < before.time * (before.limit + self.limit);
             rises = !is_faster;
             self.reference = Reference { limit: self.limit, time };
         } else {
             self.reference.time = before.time.max(time);
         }
-        // The limit cannot be lowered further.
+        // At its minimum, the limit cannot be lowered to measure a baseline without a queue.
         rises |= self.limit() <= bounds.minimum.get();
         let baseline = self.baseline.unwrap_or(time);
         self.baseline = Some(if rises && is_answered { time } else { baseline.min(time) });

@@ -42,8 +42,8 @@ pub(super) struct Ticket {
 impl Gate {
     /// Acquires a permit if fewer than `most` are in use.
     pub(super) fn try_acquire(&self, limit: u32) -> bool {
-        let one_more = |increment: u32| (increment < limit).then(|| increment + 1);
-        self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+        let increment = |taken: u32| (taken < limit).then(|| taken + 1);
+        self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, increment).is_ok()
     }
 
     /// Releases a permit and wakes the first waiter.

@@ -22,10 +22,12 @@ use crate::directory::tree::ManifestTree;
 /// How often the directory is walked without an event: a safety net for events that the kernel does not send, for example for the
 /// target of a link that lies elsewhere.
 const WALK_INTERVAL: Duration = Duration::from_secs(5);
-/// The same without a watch: the directory is missing, or the kernel's limit of watches is reached.
+/// How often the directory is walked while it is not watched: it is missing, or the kernel's limit of watches is
+/// reached.
 const UNWATCHED_WALK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a tree that was too large is skipped, unless its link changes; without events, the directory itself too.
+/// How long an oversized tree behind a link is skipped, unless the link changes. An oversized directory without events
+/// is skipped as long.
 const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Why a directory cannot be a source.
@@ -126,7 +128,7 @@ enum EventSource {
 }
 
 impl DirectoryWatch {
-    /// Over a directory that was not read yet.
+    /// Watches `root`, which was not read yet.
     fn new(
         root: &Path,
         events: Sender<WatchSignal>,
@@ -224,16 +226,17 @@ impl DirectoryWatch {
         }
         // On its own thread: with 10,000 files a walk takes tens of milliseconds, and changes must not wait for it.
         let (root, walked) = (self.tree.root().to_path_buf(), self.events.clone());
-        // The receiver is gone only while the watching thread ends.
         let oversized = self.still_oversized(now);
+        // The receiver is gone only while the watching thread ends.
         let walk = move || _ = walked.send(WatchSignal::Walked(scan::walk(&root, oversized)));
-        if let Err(error) = thread::Builder::new().name("fairway-look".into()).spawn(walk) {
+        if let Err(error) = thread::Builder::new().name("fairway-walk".into()).spawn(walk) {
             tracing::warn!(%error, "cannot start a thread to walk the manifests");
         }
         self.next_walk_at = now + WALK_INTERVAL;
     }
 
-    /// A file that was read during the walk may look different; reading it again costs little and changes nothing.
+    /// Schedules reads of the files that a walk found changed. A file that was read during the walk may count as changed:
+    /// reading it again costs little and changes nothing.
     fn handle_walk(&mut self, walk: io::Result<Walk>) {
         let now = Instant::now();
         let mut read = Vec::new();
@@ -376,7 +379,7 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
 }
 
-/// Whether the file was written so recently that its writer may not be done.
+/// Whether the file was written so recently that its writer may still be writing.
 fn is_young(path: &Path) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|modified| {
@@ -404,7 +407,7 @@ mod tests {
             watch.handle_walk(too_large());
             assert!(watch.next_walk_at >= before + OVERSIZED_RETRY_INTERVAL);
         }
-        assert_eq!(updates.try_iter().count(), 1, "it is said once");
+        assert_eq!(updates.try_iter().count(), 1, "the diagnostic is reported once");
         watch.handle_path(dir.path().join("new"), EventHint::NewDirectory, Instant::now());
         let soon = Instant::now() + REMOVAL_GRACE;
         assert!(watch.next_walk_at <= soon && watch.pending.next_due().is_some_and(|at| at <= soon));

@@ -471,22 +471,23 @@ mod tests {
 
     #[test]
     fn grpc_checks_are_bounded() {
-        let grpc = |grpc_policy: Value| {
-            let read = parse_spec(json!({"externalAuth": grpc_policy})).unwrap();
+        let grpc_policy = |fields: Value| {
+            let read = parse_spec(json!({"externalAuth": fields})).unwrap();
             match read.value.guards(Some("shop/opa:9191;h2c".into())).remove(0) {
                 Guard::GrpcAuth(auth) => *auth,
                 other => panic!("{other:?}"),
             }
         };
         let backend = json!({"name": "opa", "port": 9191});
-        let auth = grpc(json!({"backendRef": backend, "grpc": {}}));
+        let auth = grpc_policy(json!({"backendRef": backend, "grpc": {}}));
         assert_eq!((&*auth.service.authority, auth.max_body), ("opa.shop.svc", 0));
         assert_eq!(auth.service.timeouts.request, Some(Duration::from_secs(10)));
         assert!(!auth.failure_mode_allow && !auth.allow_partial_body && auth.context.is_empty());
-        let auth = grpc(json!({"backendRef": backend, "host": "opa.test", "timeout": "250ms", "grpc": {
-            "maxRequestBytes": "1Mi", "allowPartialBody": true, "failureMode": "Open",
-            "contextExtensions": {"b": "2", "a": "1"},
-        }}));
+        let auth =
+            grpc_policy(json!({"backendRef": backend, "host": "opa.test", "timeout": "250ms", "grpc": {
+                "maxRequestBytes": "1Mi", "allowPartialBody": true, "failureMode": "Open",
+                "contextExtensions": {"b": "2", "a": "1"},
+            }}));
         assert_eq!((&*auth.service.authority, auth.max_body), ("opa.test", 1 << 20));
         let timeouts = auth.service.timeouts;
         assert_eq!((timeouts.connect, timeouts.request), (timeouts.read, Some(Duration::from_millis(250))));
@@ -517,14 +518,14 @@ mod tests {
 
     #[test]
     fn unreadable_policies_are_rejected() {
-        let auth = |auth_policy: Value| {
+        let auth_policy = |fields: Value| {
             let mut auth = json!({"backendRef": {"name": "auth", "port": 80}});
-            auth.as_object_mut().unwrap().extend(auth_policy.as_object().unwrap().clone());
+            auth.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
             json!({ "externalAuth": auth })
         };
-        let limit = |limit_policy: Value| {
+        let limit_policy = |fields: Value| {
             let mut limit = json!({"requests": 1});
-            limit.as_object_mut().unwrap().extend(limit_policy.as_object().unwrap().clone());
+            limit.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
             json!({"rateLimits": [limit]})
         };
         for (spec, field) in [
@@ -548,21 +549,27 @@ mod tests {
                 "spec.clientCertificates.caCertificateRefs[0]",
             ),
             (json!({"replaceableBy": "Everybody"}), "spec.replaceableBy"),
-            (auth(json!({"path": "/$arg_x"})), "spec.externalAuth.path"),
-            (auth(json!({"method": "TRACE"})), "spec.externalAuth.method"),
-            (auth(json!({"responseHeaders": ["Connection"]})), "spec.externalAuth.responseHeaders"),
-            (auth(json!({"signInUrl": "login"})), "spec.externalAuth.signInUrl"),
-            (auth(json!({"host": "a/b"})), "spec.externalAuth.host"),
-            (auth(json!({"timeout": "soon"})), "spec.externalAuth.timeout"),
-            (auth(json!({"grpc": {}, "path": "/"})), "spec.externalAuth.path"),
-            (auth(json!({"grpc": {}, "method": "GET"})), "spec.externalAuth.method"),
-            (auth(json!({"grpc": {}, "responseHeaders": ["X-User"]})), "spec.externalAuth.responseHeaders"),
-            (auth(json!({"grpc": {}, "signInUrl": "/login"})), "spec.externalAuth.signInUrl"),
-            (auth(json!({"grpc": {}, "timeout": "0s"})), "spec.externalAuth.timeout"),
-            (auth(json!({"grpc": {"maxRequestBytes": 1_048_577}})), "spec.externalAuth.grpc.maxRequestBytes"),
-            (auth(json!({"grpc": {"failureMode": "Shut"}})), "spec.externalAuth.grpc.failureMode"),
+            (auth_policy(json!({"path": "/$arg_x"})), "spec.externalAuth.path"),
+            (auth_policy(json!({"method": "TRACE"})), "spec.externalAuth.method"),
+            (auth_policy(json!({"responseHeaders": ["Connection"]})), "spec.externalAuth.responseHeaders"),
+            (auth_policy(json!({"signInUrl": "login"})), "spec.externalAuth.signInUrl"),
+            (auth_policy(json!({"host": "a/b"})), "spec.externalAuth.host"),
+            (auth_policy(json!({"timeout": "soon"})), "spec.externalAuth.timeout"),
+            (auth_policy(json!({"grpc": {}, "path": "/"})), "spec.externalAuth.path"),
+            (auth_policy(json!({"grpc": {}, "method": "GET"})), "spec.externalAuth.method"),
             (
-                auth(json!({"grpc": {"contextExtensions": {"a": "x".repeat(1025)}}})),
+                auth_policy(json!({"grpc": {}, "responseHeaders": ["X-User"]})),
+                "spec.externalAuth.responseHeaders",
+            ),
+            (auth_policy(json!({"grpc": {}, "signInUrl": "/login"})), "spec.externalAuth.signInUrl"),
+            (auth_policy(json!({"grpc": {}, "timeout": "0s"})), "spec.externalAuth.timeout"),
+            (
+                auth_policy(json!({"grpc": {"maxRequestBytes": 1_048_577}})),
+                "spec.externalAuth.grpc.maxRequestBytes",
+            ),
+            (auth_policy(json!({"grpc": {"failureMode": "Shut"}})), "spec.externalAuth.grpc.failureMode"),
+            (
+                auth_policy(json!({"grpc": {"contextExtensions": {"a": "x".repeat(1025)}}})),
                 "spec.externalAuth.grpc.contextExtensions",
             ),
             (json!({"jwt": {}}), "spec.jwt.issuers"),
@@ -575,11 +582,11 @@ mod tests {
                 json!({"authorization": {"rules": [{"action": "Allow", "claims": []}]}}),
                 "spec.authorization.rules[0].claims",
             ),
-            (limit(json!({"by": "Somebody"})), "spec.rateLimits[0].by"),
-            (limit(json!({"by": "Claim", "claim": "sub"})), "spec.rateLimits[0].by"),
-            (limit(json!({"by": "ApiKeyClient"})), "spec.rateLimits[0].by"),
-            (limit(json!({"by": "Claim"})), "spec.rateLimits[0].claim"),
-            (limit(json!({"claim": "sub"})), "spec.rateLimits[0].claim"),
+            (limit_policy(json!({"by": "Somebody"})), "spec.rateLimits[0].by"),
+            (limit_policy(json!({"by": "Claim", "claim": "sub"})), "spec.rateLimits[0].by"),
+            (limit_policy(json!({"by": "ApiKeyClient"})), "spec.rateLimits[0].by"),
+            (limit_policy(json!({"by": "Claim"})), "spec.rateLimits[0].claim"),
+            (limit_policy(json!({"claim": "sub"})), "spec.rateLimits[0].claim"),
         ] {
             assert_eq!(parse_spec(spec.clone()).unwrap_err().field, field, "{spec}");
         }

@@ -81,8 +81,13 @@ impl Head {
         for field in from.fields.iter().filter(|field| keeps(field.field_ref(&from.bytes))) {
             let start = offset(self.bytes.len());
             self.bytes.extend_from_slice(&from.bytes[field.start as usize..field.end as usize + 2]);
-            let moved = |moved_offset: u32| moved_offset - field.start + start;
-            self.add(Field { start, name_end: moved(field.name_end), end: moved(field.end), ..*field });
+            let moved_offset = |offset: u32| offset - field.start + start;
+            self.add(Field {
+                start,
+                name_end: moved_offset(field.name_end),
+                end: moved_offset(field.end),
+                ..*field
+            });
         }
         if from.has_loose_names() {
             self.note_loose_names();

@@ -426,11 +426,11 @@ fn retry(policy: &Policy, statuses: &[u16]) -> Option<HttpRouteRetry> {
 /// Adds a rule, or only its match if the previous rule is the same otherwise.
 fn push_draft(to: &mut Vec<Draft>, draft: Draft) {
     if let Some(last) = to.last_mut() {
-        let same = |is_same_draft: &Draft| Draft {
-            rule: HttpRouteRule { matches: Vec::new(), ..is_same_draft.rule.clone() },
-            ..is_same_draft.clone()
+        let comparable = |draft: &Draft| Draft {
+            rule: HttpRouteRule { matches: Vec::new(), ..draft.rule.clone() },
+            ..draft.clone()
         };
-        if same(last) == same(&draft) && last.rule.matches.len() < MAX_MATCHES {
+        if comparable(last) == comparable(&draft) && last.rule.matches.len() < MAX_MATCHES {
             let new = draft.rule.matches.into_iter().filter(|it| !last.rule.matches.contains(it));
             let new: Vec<_> = new.collect();
             last.rule.matches.extend(new);

@@ -411,18 +411,18 @@ fn ports_inside_of_pods_are_fairways_own() {
 
 #[test]
 fn pods_in_the_network_of_nodes_have_the_ports_of_ingress_nginx() {
-    let nodes = |convert: Value| {
+    let convert_nodes = |additions: Value| {
         let mut controller = json!({ "hostNetwork": true, "hostPort": { "enabled": true } });
-        merge(&mut controller, &convert);
+        merge(&mut controller, &additions);
         json!({ "controller": controller })
     };
-    let input = nodes(json!({}));
+    let input = convert_nodes(json!({}));
     check(&input, &json!({ "hostNetwork": true, "ports": { "http": 80, "https": 443 } }), &[]);
     assert!(finding_for(&input, "controller.hostNetwork").contains("net.ipv4.ip_unprivileged_port_start"));
     let ports = json!({ "http": 8080, "https": 8443 });
-    let values = nodes(json!({ "containerPort": ports, "extraArgs": { "http-port": 9080 } }));
+    let values = convert_nodes(json!({ "containerPort": ports, "extraArgs": { "http-port": 9080 } }));
     check(&values, &json!({ "hostNetwork": true, "ports": { "http": 9080, "https": 8443 } }), &[]);
-    let conflicting = nodes(json!({ "containerPort": { "https": 10255 } }));
+    let conflicting = convert_nodes(json!({ "containerPort": { "https": 10255 } }));
     check(
         &conflicting,
         &json!({ "hostNetwork": true, "ports": { "http": 80 } }),

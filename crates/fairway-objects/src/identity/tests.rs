@@ -260,16 +260,16 @@ fn errors_about_locations_and_headers_name_their_field() {
 
 #[test]
 fn a_claim_and_a_key_do_not_share_a_header() {
-    let both = |header: &str, collide: &Value| {
+    let collide = |header: &str, additions: &Value| {
         let mut spec = issuer(&json!({"claimsToHeaders": [{"claim": "sub", "header": header}]}));
-        spec["apiKey"] = api_key(&["partners"], collide)["apiKey"].clone();
+        spec["apiKey"] = api_key(&["partners"], additions)["apiKey"].clone();
         spec
     };
     check(&[
-        (both("x_api_key", &json!({})), "apiKey.from"),
-        (both("X-User", &json!({"clientHeader": "x_user"})), "apiKey.clientHeader"),
+        (collide("x_api_key", &json!({})), "apiKey.from"),
+        (collide("X-User", &json!({"clientHeader": "x_user"})), "apiKey.clientHeader"),
     ]);
-    assert!(read(&both("X-User", &json!({"clientHeader": "X-Client"}))).is_ok());
+    assert!(read(&collide("X-User", &json!({"clientHeader": "X-Client"}))).is_ok());
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub enum Value {
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The key; scalars of other types as written.
+    /// The key. Keys that are not strings have their text in the file.
     pub key: String,
     /// The line of the key.
     pub line: u32,

@@ -181,15 +181,15 @@ async fn a_share_rewrites_and_copies_its_own_requests() {
         assert_eq!(stage.client().request(PUT).await.unwrap().status, 200);
         run_ready_tasks().await;
         let received = seen.borrow();
-        let text = |request_at: u16| &received.iter().find(|(to, _)| *to == request_at).unwrap().1;
+        let request_at = |number: u16| &received.iter().find(|(to, _)| *to == number).unwrap().1;
         for (number, line, host, share) in [
             (100, "PUT /new HTTP/1.1\r\n", "inner.test", Some("a")),
             (101, "PUT / HTTP/1.1\r\n", "a", None),
             (102, "PUT /new HTTP/1.1\r\n", "inner.test", Some("a")),
         ] {
-            let text = text(number);
-            assert!(text.starts_with(line) && text.ends_with("\r\n\r\nbody"), "{number}: {text}");
-            assert_eq!((field(text, "Host"), field(text, "X-Share")), (Some(host), share), "{number}");
+            let request = request_at(number);
+            assert!(request.starts_with(line) && request.ends_with("\r\n\r\nbody"), "{number}: {request}");
+            assert_eq!((field(request, "Host"), field(request, "X-Share")), (Some(host), share), "{number}");
         }
     })
     .await;

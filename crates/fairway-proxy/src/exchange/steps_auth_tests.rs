@@ -125,8 +125,8 @@ async fn a_cached_auth_response_applies_to_its_key_until_it_expires() {
                 _ => Some(ok()),
             });
             let mut client = stage.client();
-            let get = |request_as: &str| {
-                format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {request_as}\r\nX-User: m\r\n\r\n")
+            let get = |user: &str| {
+                format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {user}\r\nX-User: m\r\n\r\n")
             };
             let auth_requests = || seen.borrow().iter().filter(|(to, _)| *to == 100).count();
             for _ in 0..3 {

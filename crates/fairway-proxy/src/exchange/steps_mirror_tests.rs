@@ -47,8 +47,8 @@ async fn a_mirror_gets_the_request_of_its_rule() {
             assert_eq!(stage.client().request(POST).await.unwrap().status, 200);
             run_ready_tasks().await;
             let received = seen.borrow();
-            let text = |request_at: u16| &received.iter().find(|(to, _)| *to == request_at).unwrap().1;
-            let (own, copy) = (text(0), text(101));
+            let request_at = |number: u16| &received.iter().find(|(to, _)| *to == number).unwrap().1;
+            let (own, copy) = (request_at(0), request_at(101));
             assert!(own.starts_with("POST /new") && own.ends_with("\r\n\r\nbody"), "{own}");
             assert_eq!(field(own, "Host"), Some("shop.test"));
             assert!(copy.starts_with(line), "{copy}");
@@ -75,10 +75,10 @@ async fn a_mirror_gets_the_complete_request_and_its_response_is_ignored() {
         }
         run_ready_tasks().await;
         let received = seen.borrow();
-        let to = |requests_at: u16| -> Vec<&str> {
-            received.iter().filter(|(to, _)| *to == requests_at).map(|(_, text)| text.as_str()).collect()
+        let requests_at = |number: u16| -> Vec<&str> {
+            received.iter().filter(|(to, _)| *to == number).map(|(_, text)| text.as_str()).collect()
         };
-        let (own, copies) = (to(0), to(101));
+        let (own, copies) = (requests_at(0), requests_at(101));
         assert_eq!((own.len(), copies.len()), (2, 2));
         let without_id = |text: &str| -> Vec<String> {
             text.lines().filter(|line| !line.starts_with("X-Request-ID")).map(str::to_owned).collect()

@@ -523,24 +523,24 @@ async fn another_backend_serves_while_there_are_no_endpoints() {
             Phases::from(Fallback { backend: backend.into(), fields })
         };
         let filters = vec![to("nothing", &[("X-Code", "1")]), to("pages", &[("X-Code", "503")])];
-        let with = |with_endpoints: &[u16], pages: &[u16]| {
+        let with_endpoints = |endpoints: &[u16], pages: &[u16]| {
             let mut config = config_with_phases(1, filters.clone());
-            for (name, endpoints) in [("backend", with_endpoints), ("nothing", &[]), ("pages", pages)] {
+            for (name, endpoints) in [("backend", endpoints), ("nothing", &[]), ("pages", pages)] {
                 add_backend(&mut config, name, endpoints);
             }
             config
         };
-        let play = StickyStage::from_config(&with(&[0], &[9]));
+        let play = StickyStage::from_config(&with_endpoints(&[0], &[9]));
         for (config, expected) in [
-            (with(&[0], &[9]), "0 of the client"),
-            (with(&[], &[9]), "9 503"),
-            (with(&[3], &[9]), "3 of the client"),
+            (with_endpoints(&[0], &[9]), "0 of the client"),
+            (with_endpoints(&[], &[9]), "9 503"),
+            (with_endpoints(&[3], &[9]), "3 of the client"),
         ] {
             play.stage.publish(&config);
             let text = text(&play).await;
             assert!(text.ends_with(&format!("\r\n\r\n{expected}")), "{expected}: {text}");
         }
-        play.stage.publish(&with(&[], &[]));
+        play.stage.publish(&with_endpoints(&[], &[]));
         assert!(text(&play).await.starts_with("HTTP/1.1 503 "));
     })
     .await;

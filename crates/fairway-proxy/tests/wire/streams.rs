@@ -133,7 +133,7 @@ async fn one_port_serves_http_and_ends_tls_and_passes_it_through() {
     proxy.expect_metric("fairway_connections_open", 0).await;
     // Clients send a TLS alert and close the connection without reading more.
     let without = TlsOffer::new(trusting_anything(), WEB).without_sni();
-    assert_eq!(connect_and_exchange(site.address, &without).await.unwrap().0, "web", "who asks for no name");
+    assert_eq!(connect_and_exchange(site.address, &without).await.unwrap().0, "web", "a client without SNI");
     assert!(proxy.metric("fairway_stream_received_bytes_total").await > 200);
     assert!(proxy.metric("fairway_stream_sent_bytes_total").await > 200);
 }
@@ -249,7 +249,7 @@ async fn inner_bytes_are_forwarded_unchanged_and_each_side_ends_its_direction() 
     client.send(b"hello").await.unwrap();
     assert_eq!(client.read_bytes(7).await.unwrap(), b"you are");
     client.half_close().await.unwrap();
-    inner.wait_until("site waits", |inner| inner.waiting_count() == 1).await;
+    inner.wait_until("the response is held", |inner| inner.waiting_count() == 1).await;
     inner.release();
     assert_eq!(client.read_to_end().await.unwrap(), b" welcome");
     proxy.expect_metric(&ended("closed"), 1).await;
@@ -258,7 +258,7 @@ async fn inner_bytes_are_forwarded_unchanged_and_each_side_ends_its_direction() 
 }
 
 #[tokio::test]
-async fn a_reset_of_one_side_is_one_for_the_other() {
+async fn a_reset_of_one_side_resets_the_other() {
     let site = MixedPort::with_inner(
         Backend::scripted([ScriptStep::Expect(b"die".to_vec()), ScriptStep::Reset]).await,
     )
@@ -337,7 +337,11 @@ async fn a_stream_of_a_removed_listener_continues_and_no_other_starts() {
     let (version, _) = proxy.publish_config(&config);
     proxy.publisher.wait_until_adopted(version).await;
     assert_eq!(client.exchange(&Request::get(PASSED, "/")).await.unwrap().text(), "passed");
-    assert_eq!(site.exchange(PASSED).await.unwrap().0, "web", "the listener for every name has site now");
+    assert_eq!(
+        site.exchange(PASSED).await.unwrap().0,
+        "web",
+        "the listener for every name serves the host now"
+    );
 }
 
 #[tokio::test]
@@ -446,7 +450,7 @@ async fn a_listener_with_unreadable_authorities_serves_no_client() {
     proxy.expect_refused("protection_unavailable", 1).await;
     assert_eq!(site.exchange(INNER).await.unwrap().0, "inner");
     let (_, problems) = proxy.publish_config(&config);
-    assert_eq!(problems, Vec::<String>::new(), "site is reported already");
+    assert_eq!(problems, Vec::<String>::new(), "no problem is reported twice");
 }
 
 #[tokio::test]

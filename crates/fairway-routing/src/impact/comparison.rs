@@ -79,13 +79,13 @@ impl<'s> Comparison<'s> {
             return Some(place);
         }
         let speaking = self.before.speaking(known.over_tls);
-        let serves = |serves_request: &&&HttpListener<'s>| {
-            let all = candidates(&self.before, serves_request.listener, request);
+        let serves_request = |listener: &&&HttpListener<'s>| {
+            let all = candidates(&self.before, listener.listener, request);
             known.rule.is_some_and(|rule| {
                 all.iter().any(|it| it.serving_rule.is_some_and(|to| rule.is_from(&to.rule.rule().origin)))
             })
         };
-        let serving: Vec<_> = speaking.iter().filter(serves).copied().collect();
+        let serving: Vec<_> = speaking.iter().filter(serves_request).copied().collect();
         match (speaking.as_slice(), serving.as_slice()) {
             ([place], _) | (_, [place]) => Some(*place),
             _ => None,

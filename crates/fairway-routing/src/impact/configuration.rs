@@ -67,14 +67,13 @@ impl<'s> ComparedConfig<'s> {
     /// The listener that receives the traffic of `before` from the other configuration: the one with the same name, or
     /// with the same address. If several TLS listeners share the address, the server name decides.
     pub(super) fn instead_of(&self, before: &Listener, host: &str) -> Option<&HttpListener<'s>> {
-        let same =
-            |has_same_protocol: &&HttpListener<'s>| has_same_protocol.listener.protocol == before.protocol;
-        let named = self.listeners.get(&*before.name).filter(same);
+        let has_same_protocol = |listener: &&HttpListener<'s>| listener.listener.protocol == before.protocol;
+        let named = self.listeners.get(&*before.name).filter(has_same_protocol);
         let anchor = named.or_else(|| {
-            let shares = |shares_address: &&HttpListener<'s>| {
-                shares_address.listener.bind.iter().any(|address| before.bind.contains(address))
+            let shares_address = |listener: &&HttpListener<'s>| {
+                listener.listener.bind.iter().any(|address| before.bind.contains(address))
             };
-            self.listeners.values().filter(same).find(shares)
+            self.listeners.values().filter(has_same_protocol).find(shares_address)
         })?;
         if !before.protocol.begins_with_tls() || anchor.listener.bind.is_empty() {
             return Some(anchor);

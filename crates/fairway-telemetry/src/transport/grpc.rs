@@ -84,7 +84,7 @@ pub(super) fn parse_response(reply: CollectorResponse) -> Result<Bytes, Failure>
 /// Classifies a status: whether OTLP allows a retry ("Failures" of OTLP/gRPC).
 fn grpc_failure(code: u32, details: &ErrorDetails, message: &str) -> Failure {
     let message = format!("{}: {}", Code::name_of(code), truncated(message));
-    let is = |is_code: Code| is_code.number() == code;
+    let is_code = |known_code: Code| known_code.number() == code;
     let always = [
         Code::Cancelled,
         Code::DeadlineExceeded,
@@ -93,8 +93,8 @@ fn grpc_failure(code: u32, details: &ErrorDetails, message: &str) -> Failure {
         Code::Unavailable,
         Code::DataLoss,
     ];
-    let may_recover = is(Code::ResourceExhausted) && details.retry_after.is_some();
-    match always.into_iter().any(is) || may_recover {
+    let may_recover = is_code(Code::ResourceExhausted) && details.retry_after.is_some();
+    match always.into_iter().any(is_code) || may_recover {
         true => Failure::retryable(details.retry_after, message),
         false => Failure::rejected(message),
     }

@@ -161,12 +161,12 @@ fn own_key(signers: &[Signer]) -> Vec<Named> {
         ("its own kid", json!({"kid": "stranger"})),
         ("no kid", json!({})),
     ];
-    let token = |token_with: &Value| {
+    let token_with = |additions: &Value| {
         let mut header = json!({"alg": "EdDSA"});
-        merge(&mut header, token_with);
+        merge(&mut header, additions);
         stranger.token(&header, &claims()).into_bytes()
     };
-    headers.iter().map(|(name, header)| ((*name).to_owned(), token(header))).collect()
+    headers.iter().map(|(name, header)| ((*name).to_owned(), token_with(header))).collect()
 }
 
 fn critical(signers: &[Signer]) -> Vec<Named> {

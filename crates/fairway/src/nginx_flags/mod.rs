@@ -333,11 +333,10 @@ mod tests {
              --watch-ingress-without-class=true --http=127.0.0.1:8080 --update-status=false --no-status",
         );
         assert_eq!(lost, [""; 0]);
-        let count = |occurrences: &str| {
-            arguments.iter().filter(|it| it.split('=').next() == Some(occurrences)).count()
-        };
+        let occurrences =
+            |flag: &str| arguments.iter().filter(|it| it.split('=').next() == Some(flag)).count();
         for own in ["--watch-ingress-without-class", "--http", "--https", "--no-status"] {
-            assert_eq!(count(own), 1, "{own} {arguments:?}");
+            assert_eq!(occurrences(own), 1, "{own} {arguments:?}");
         }
         assert!(arguments.contains(&"--http=127.0.0.1:8080".to_owned()), "{arguments:?}");
     }

@@ -135,35 +135,38 @@ async fn dashboards_and_alerts_of_ingress_nginx_find_their_series_with_their_lab
 #[tokio::test]
 async fn request_series_have_the_values_that_ingress_nginx_gives_them() {
     let scrape = scraped().await;
-    let has = |name: &str, has_series: &[(&str, &str)]| {
+    let has_series = |name: &str, expected: &[(&str, &str)]| {
         let fits = |labels: &scrape::Labels| {
-            has_series.iter().all(|(label, value)| labels.get(*label).map(String::as_str) == Some(*value))
+            expected.iter().all(|(label, value)| labels.get(*label).map(String::as_str) == Some(*value))
         };
-        assert!(scrape.named(name).any(|series| fits(&series.labels)), "no {name} with {has_series:?}");
+        assert!(scrape.named(name).any(|series| fits(&series.labels)), "no {name} with {expected:?}");
     };
     let pod = [
         ("controller_class", "fairway.dev/ingress-controller"),
         ("controller_namespace", "fairway"),
         ("controller_pod", "fairway-0"),
     ];
-    let with_labels = |with_labels_of: &[(&'static str, &'static str)]| [&pod[..], with_labels_of].concat();
+    let with_labels = |labels: &[(&'static str, &'static str)]| [&pod[..], labels].concat();
     let web = [("namespace", "a"), ("ingress", "web"), ("service", "web"), ("path", "/"), ("host", "a.test")];
     let requests = "nginx_ingress_controller_requests";
     let posted = [("method", "POST"), ("status", "200"), ("canary", "")];
     let tried = [("method", "GET"), ("status", "200"), ("canary", "a-new-80")];
-    has(requests, &with_labels(&[&web[..], &posted[..]].concat()));
-    has(requests, &with_labels(&[&web[..], &tried[..]].concat()));
-    has(requests, &with_labels(&[("ingress", ""), ("host", "*"), ("path", ""), ("status", "404")]));
-    has(requests, &with_labels(&[("ingress", "empty"), ("service", "empty"), ("status", "503")]));
+    has_series(requests, &with_labels(&[&web[..], &posted[..]].concat()));
+    has_series(requests, &with_labels(&[&web[..], &tried[..]].concat()));
+    has_series(requests, &with_labels(&[("ingress", ""), ("host", "*"), ("path", ""), ("status", "404")]));
+    has_series(requests, &with_labels(&[("ingress", "empty"), ("service", "empty"), ("status", "503")]));
     let orphan = "nginx_ingress_controller_orphan_ingress";
-    has(orphan, &with_labels(&[("namespace", "a"), ("ingress", "gone"), ("type", "no-service")]));
-    has(orphan, &with_labels(&[("namespace", "a"), ("ingress", "empty"), ("type", "no-endpoint")]));
+    has_series(orphan, &with_labels(&[("namespace", "a"), ("ingress", "gone"), ("type", "no-service")]));
+    has_series(orphan, &with_labels(&[("namespace", "a"), ("ingress", "empty"), ("type", "no-endpoint")]));
     assert_eq!(scrape.named(orphan).count(), 2, "Ingresses with endpoints have no series");
     let certificate = [("host", "a.test"), ("namespace", "a"), ("secret_name", "tls"), ("class", pod[0].1)];
-    has("nginx_ingress_controller_ssl_expire_time_seconds", &certificate);
+    has_series("nginx_ingress_controller_ssl_expire_time_seconds", &certificate);
     let algorithm = [("public_key_algorithm", "ECDSA")];
-    has("nginx_ingress_controller_ssl_certificate_info", &[&certificate[..], &algorithm[..]].concat());
-    has("nginx_ingress_controller_build_info", &with_labels(&[("release", env!("CARGO_PKG_VERSION"))]));
+    has_series("nginx_ingress_controller_ssl_certificate_info", &[&certificate[..], &algorithm[..]].concat());
+    has_series(
+        "nginx_ingress_controller_build_info",
+        &with_labels(&[("release", env!("CARGO_PKG_VERSION"))]),
+    );
     let paths: BTreeSet<_> = scrape.named(requests).map(|series| series.labels["path"].as_str()).collect();
     assert_eq!(paths, BTreeSet::from(["", "/"]), "the path label is the path of a rule, never of a request");
 }

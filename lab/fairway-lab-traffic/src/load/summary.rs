@@ -111,18 +111,19 @@ impl Summary<'_> {
 
     fn errors(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors = &self.outcome.load.errors;
-        let sum = |sum_of: &[Class]| -> u64 { sum_of.iter().filter_map(|class| errors.get(class)).sum() };
-        let connect = sum(&[Class::ConnectRefused, Class::ConnectReset, Class::ConnectOther, Class::Tls]);
-        let read = sum(&[Class::ReadReset, Class::ReadEof, Class::Truncated, Class::Malformed]);
+        let sum_of =
+            |classes: &[Class]| -> u64 { classes.iter().filter_map(|class| errors.get(class)).sum() };
+        let connect = sum_of(&[Class::ConnectRefused, Class::ConnectReset, Class::ConnectOther, Class::Tls]);
+        let read = sum_of(&[Class::ReadReset, Class::ReadEof, Class::Truncated, Class::Malformed]);
         let timeout =
-            sum(&[Class::ConnectTimeout, Class::TlsTimeout, Class::HeadTimeout, Class::BodyTimeout]);
+            sum_of(&[Class::ConnectTimeout, Class::TlsTimeout, Class::HeadTimeout, Class::BodyTimeout]);
         writeln!(
             out,
             "  Socket errors: connect {connect}, read {read}, write {}, timeout {timeout}",
-            sum(&[Class::Write])
+            sum_of(&[Class::Write])
         )?;
         writeln!(out, "Status code distribution:")?;
-        let wrong_route = sum(&[Class::WrongRoute]);
+        let wrong_route = sum_of(&[Class::WrongRoute]);
         writeln!(out, "  [expected] {} responses", self.outcome.load.counts.ok + wrong_route)?;
         for (class, count) in errors {
             if let Class::Status(status) = class {

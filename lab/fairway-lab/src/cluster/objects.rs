@@ -91,13 +91,13 @@ impl Cluster {
             .list(&ListParams::default())
             .await
             .with_context(|| format!("list Deployments of {namespace}"))?;
-        let replicas =
-            |replicas_of: &Deployment| replicas_of.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let replicas_of =
+            |deployment: &Deployment| deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         Ok(all
             .items
             .iter()
             .map(|one| {
-                (one.metadata.name.clone().unwrap_or_default(), u32::try_from(replicas(one)).unwrap_or(0))
+                (one.metadata.name.clone().unwrap_or_default(), u32::try_from(replicas_of(one)).unwrap_or(0))
             })
             .collect())
     }

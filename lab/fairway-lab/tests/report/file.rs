@@ -78,18 +78,18 @@ fn condensed_results_give_the_same_tables() {
     let run =
         |arguments: &[&str]| assert_eq!(laboratory(folder.path(), arguments).0, Some(0), "{arguments:?}");
     run(&["condense", "studies", "--out", "kept"]);
-    let size = |size_of: &str| fs::metadata(folder.path().join(size_of)).unwrap().len();
-    assert!(size("kept/studies.json.gz") * 4 < size("studies/results.json"), "nothing was left out");
+    let size_of = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
+    assert!(size_of("kept/studies.json.gz") * 4 < size_of("studies/results.json"), "nothing was left out");
     let is_of_number = |letter: char| letter.is_ascii_digit() || letter == '.';
-    let tables = |tables_of: &str| {
-        run(&["report", tables_of, "-o", "all.html"]);
+    let tables_of = |name: &str| {
+        run(&["report", name, "-o", "all.html"]);
         let page = fs::read_to_string(folder.path().join("all.html")).unwrap();
         let tables = page.split("<table").skip(1).map(|rest| rest.split("</table>").next().unwrap());
         let text = tables.collect::<String>();
         let numbers = text.split(|letter| !is_of_number(letter)).filter_map(|number| number.parse().ok());
         (text.replace(is_of_number, ""), numbers.collect::<Vec<f64>>())
     };
-    let (kept, whole) = (tables("kept/studies.json.gz"), tables("studies"));
+    let (kept, whole) = (tables_of("kept/studies.json.gz"), tables_of("studies"));
     assert_eq!(kept.0, whole.0);
     assert!(whole.1.len() > 1_000 && kept.1.len() == whole.1.len());
     // A figure in the middle between two of three digits may be rounded either way.

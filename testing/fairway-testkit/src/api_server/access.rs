@@ -61,12 +61,13 @@ impl Access {
 
 impl Rule {
     fn allows(&self, verb: &str, target: &Target, name: Option<&str>) -> bool {
-        let has = |all: &[String], contains: &str| all.iter().any(|it| it == contains || it == "*");
-        let named =
-            || self.resource_names.is_empty() || name.is_some_and(|name| has(&self.resource_names, name));
-        has(&self.verbs, verb)
-            && has(&self.api_groups, &target.group)
-            && has(&self.resources, &target.resource_with_part())
+        let contains = |all: &[String], item: &str| all.iter().any(|it| it == item || it == "*");
+        let named = || {
+            self.resource_names.is_empty() || name.is_some_and(|name| contains(&self.resource_names, name))
+        };
+        contains(&self.verbs, verb)
+            && contains(&self.api_groups, &target.group)
+            && contains(&self.resources, &target.resource_with_part())
             && named()
     }
 }

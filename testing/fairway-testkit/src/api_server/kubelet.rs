@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::responses::Page;
 
-/// The annotation with the address that all ports of the pod lead to.
+/// The annotation with the address to which all ports of the pod are forwarded.
 pub const FORWARD_TO: &str = "testkit/forward-to";
 /// The annotation that contains the log of the pod.
 pub const PRINTED: &str = "testkit/printed";
@@ -22,7 +22,7 @@ pub(super) enum PodPart {
 /// The kubelet request for a pod subresource; the pod itself has been looked up already.
 pub(super) fn part(uri: &str, page: &Page) -> Option<PodPart> {
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-    // Pages are large, and hardly any is of a pod.
+    // Decoding a page is expensive, and few pages are pods.
     if page.status != 200 || !path.contains("/pods/") {
         return None;
     }
@@ -31,7 +31,7 @@ pub(super) fn part(uri: &str, page: &Page) -> Option<PodPart> {
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     };
     let annotation = |name: &str| {
-        let pod: Value = serde_json::from_str(&page.text).expect("it was written here");
+        let pod: Value = serde_json::from_str(&page.text).expect("the API server has written valid JSON");
         pod["metadata"]["annotations"][name].as_str().unwrap_or_default().to_owned()
     };
     match path.rsplit('/').next()? {
@@ -43,7 +43,7 @@ pub(super) fn part(uri: &str, page: &Page) -> Option<PodPart> {
             Some(PodPart::Log(last.iter().map(|line| format!("{line}\n")).collect()))
         }
         "portforward" => {
-            let port = parameter("ports")?.parse().expect("one port is asked for");
+            let port = parameter("ports")?.parse().expect("the query names one port");
             let leads_to = annotation(FORWARD_TO).parse().expect("an address");
             Some(PodPart::Port { port, leads_to })
         }

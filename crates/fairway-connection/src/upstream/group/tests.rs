@@ -354,8 +354,8 @@ impl TwoBackends {
 
     fn play(&mut self, act: Act) {
         let now = self.now;
-        let mut take = |take_endpoint: prop::sample::Index| {
-            (!self.picked.is_empty()).then(|| self.picked.swap_remove(take_endpoint.index(self.picked.len())))
+        let mut take_endpoint = |position: prop::sample::Index| {
+            (!self.picked.is_empty()).then(|| self.picked.swap_remove(position.index(self.picked.len())))
         };
         match act {
             Act::Pick(by, tried) => self.pick(by, &tried),
@@ -365,19 +365,19 @@ impl TwoBackends {
                 self.hold(by, rival);
             }
             Act::Succeed(which) => {
-                if let Some((_, chosen)) = take(which) {
+                if let Some((_, chosen)) = take_endpoint(which) {
                     chosen.endpoint.connected(Duration::from_millis(1));
                     chosen.endpoint.succeeded(Duration::from_millis(1));
                 }
             }
             Act::Fail(which, blame) => {
-                if let Some((by, chosen)) = take(which) {
+                if let Some((by, chosen)) = take_endpoint(which) {
                     self.pair[by].failed(&chosen.endpoint, blame, now);
                 }
             }
-            Act::Drop(which) => drop(take(which)),
+            Act::Drop(which) => drop(take_endpoint(which)),
             Act::LoseRace(which) => {
-                if let Some((by, mut chosen)) = take(which) {
+                if let Some((by, mut chosen)) = take_endpoint(which) {
                     chosen.endpoint.lost_race(now);
                     chosen.reason = PickReason::Probe;
                     self.picked.push((by, chosen));

@@ -279,13 +279,12 @@ fn conflict_with_path(host: &HostSnippet, location: &Location, owner: &Arc<Serve
 }
 
 fn conflict_with_path_snippet(host: &HostSnippet, of_path: &PathSnippetEffects) -> Option<String> {
-    let common = |common_name: &BTreeSet<String>, other: &BTreeSet<String>| {
-        common_name.intersection(other).next().cloned()
-    };
+    let common_name =
+        |left: &BTreeSet<String>, other: &BTreeSet<String>| left.intersection(other).next().cloned();
     let (uses, others) = (&host.uses, &of_path.uses);
-    let changed = common(&uses.inputs, &others.reads)
-        .or_else(|| common(&uses.inputs, &others.requests))
-        .or_else(|| common(&others.requests, &uses.reads));
+    let changed = common_name(&uses.inputs, &others.reads)
+        .or_else(|| common_name(&uses.inputs, &others.requests))
+        .or_else(|| common_name(&others.requests, &uses.reads));
     if let Some(name) = changed {
         return Some(format!("has {name}, which configuration-snippet reads or changes, too"));
     }

@@ -1,4 +1,5 @@
-//! The encoding of messages about shares, before encryption. Decodes only complete messages within their bounds.
+//! The encoding of messages about shares, before encryption. A share is the part of a fleet's limit that a replica may
+//! use for a client. Decodes only complete messages within their bounds.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,10 +8,10 @@ use std::time::Duration;
 use fairway_net::counts::{ClientCounts, ClientKey, RequestRate};
 use fairway_routing::PolicyId;
 
-/// Clients per message.
+/// Maximum clients of a request, and outcomes of a reply.
 pub(super) const MAX_CLIENTS_PER_REQUEST: usize = 32;
-/// The maximum length of the two names of a client that is not an address; shares of clients with longer names are not
-/// borrowed.
+/// The maximum length of both names of a client that is identified by names instead of an address, in bytes. Shares of
+/// clients with longer names are not borrowed.
 pub(super) const MAX_IDENTITY_BYTES: usize = 200;
 
 const VERSION: u8 = 1;
@@ -18,11 +19,11 @@ const VERSION: u8 = 1;
 /// Asks for the shares of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LendRequest {
-    /// The asking process.
+    /// The process that asks.
     pub(super) borrower: u64,
     /// Increases with each message of this process.
     pub(super) number: u64,
-    /// The number of replicas by which it divides.
+    /// The number of replicas among which the borrower divides limits.
     pub(super) replicas: u32,
     pub(super) clients: Vec<ClientOfLimit>,
 }
@@ -48,7 +49,7 @@ pub(super) struct ClientOfLimit {
 pub(super) enum ClientName {
     /// An address, or its network for IPv6.
     Address(IpAddr),
-    /// See `counted_identity`.
+    /// The two names of an authenticated client, such as issuer and claim.
     Identity([Box<str>; 2]),
 }
 
@@ -62,7 +63,7 @@ pub(super) enum LendOutcome {
     Taken,
     /// The lender has lent as many shares as it may.
     Full,
-    /// The lender divides by another number of replicas.
+    /// The lender divides limits among another number of replicas.
     OtherCount,
 }
 

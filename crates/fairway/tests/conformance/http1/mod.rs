@@ -164,9 +164,9 @@ async fn send_case(front: &Front, recorder: &Recorder, silence: &Silence, case: 
     let forwarded: Vec<_> =
         recorder.requests(before).iter().map(crate::conformance::readers::Message::echoed_text).collect();
     // Responses to HEAD have no content, and a protocol change has no response.
-    let is_shown =
-        |is_relevant: &&String| !is_relevant.starts_with("HEAD ") && returned.status() != Some(101);
-    let differ = returned.requests_seen() != forwarded.iter().filter(is_shown).cloned().collect::<Vec<_>>();
+    let is_relevant = |request: &&String| !request.starts_with("HEAD ") && returned.status() != Some(101);
+    let differ =
+        returned.requests_seen() != forwarded.iter().filter(is_relevant).cloned().collect::<Vec<_>>();
     let backend = match recorder.counts().1 > refused {
         true => Backend::Refused,
         false if differ => Backend::Differs,

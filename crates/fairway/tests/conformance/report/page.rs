@@ -160,9 +160,9 @@ fn http1(page: &mut String, proxies: &[&Value]) {
     page.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
     for proxy in proxies {
         let run = &proxy["http1"];
-        let count = |count_items: &str| list(&run[count_items]).count();
-        let (status, refuses) = (count("refused_with_another_status"), count("refuses"));
-        let (accepts, otherwise) = (count("accepts"), count("forwards_otherwise"));
+        let count_items = |member: &str| list(&run[member]).count();
+        let (status, refuses) = (count_items("refused_with_another_status"), count_items("refuses"));
+        let (accepts, otherwise) = (count_items("accepts"), count_items("forwards_otherwise"));
         let _ = writeln!(
             page,
             "| {} | {} | {} | {status} | {refuses} | {accepts} | {otherwise} |",

@@ -19,7 +19,7 @@ impl Worker {
         self.transmit_http3(index)
     }
 
-    /// Reads once. Output that results is written with the next requests.
+    /// Reads once. The resulting output is written together with the next requests.
     pub(super) fn receive_http3(&mut self, index: usize) -> anyhow::Result<()> {
         let State::Http3(http3) = &mut self.slots[index].state else { return Ok(()) };
         http3.receive(&mut self.datagrams, Instant::now());
@@ -65,8 +65,8 @@ impl Worker {
             self.poll_later(index);
             self.offer(index);
         }
-        for one in ended.drain(..) {
-            self.finish_exchange(Some(one));
+        for exchange in ended.drain(..) {
+            self.finish_exchange(Some(exchange));
         }
         self.ended = ended;
         Ok(())
@@ -78,7 +78,7 @@ impl Worker {
         let State::Http3(http3) = &mut slot.state else { return Ok(()) };
         let now = Instant::now();
         http3.transmit(now);
-        // A connection that can no longer write is handled at once.
+        // The timer of a connection that has ended fires at once.
         let due = if http3.is_over() { Some(now) } else { http3.quic.timeout() };
         if let Some(due) = due
             && http3.armed.is_none_or(|armed| due < armed)
@@ -103,7 +103,7 @@ impl Worker {
                 continue;
             }
             http3.armed = None;
-            // The timer was usually postponed.
+            // QUIC has usually postponed its timer since then.
             let is_due = http3.quic.timeout().is_some_and(|due| due <= now);
             if is_due {
                 http3.expire(now);
@@ -117,7 +117,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Serves idle connections until the owner releases them.
+    /// Polls idle connections once; called until the owner releases them.
     pub(super) fn keep_alive(&mut self) -> anyhow::Result<()> {
         let mut happened = std::mem::take(&mut self.happened);
         self.poller.wait(Some(POLL_INTERVAL.as_nanos() as u64), &mut happened)?;

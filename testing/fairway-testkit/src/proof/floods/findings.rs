@@ -144,15 +144,15 @@ impl FloodFindings {
     pub fn wrongs(&self) -> Vec<String> {
         let Self { kind, attacked, memory, flooded, recovery, .. } = self;
         let mut wrongs = Vec::new();
-        let mut unless = |well: bool, require: String| {
+        let mut require = |well: bool, problem: String| {
             if !well {
-                wrongs.push(format!("{}: {require}", kind.name()));
+                wrongs.push(format!("{}: {problem}", kind.name()));
             }
         };
-        unless(flooded.failures() == 0, format!("well-behaved requests failed: {:?}", flooded.failed));
+        require(flooded.failures() == 0, format!("well-behaved requests failed: {:?}", flooded.failed));
         let refused = if Plan::for_kind(*kind).exhausts() { 0 } else { flooded.refused };
-        unless(refused == 0, format!("{refused} well-behaved requests were refused"));
-        unless(
+        require(refused == 0, format!("{refused} well-behaved requests were refused"));
+        require(
             memory.resident_peak <= memory.resident_bound,
             format!(
                 "{} MiB were resident, {} may be",
@@ -161,15 +161,15 @@ impl FloodFindings {
             ),
         );
         let verifying = attacked.verifying_cores();
-        unless(verifying <= VERIFYING_CORES, format!("verifying passwords kept {verifying:.2} CPUs busy"));
-        unless(recovery.served_after_ms.is_some(), "not served again after the flood".to_owned());
-        unless(
+        require(verifying <= VERIFYING_CORES, format!("verifying passwords kept {verifying:.2} CPUs busy"));
+        require(recovery.served_after_ms.is_some(), "not served again after the flood".to_owned());
+        require(
             recovery.ready == recovery.served_after_ms.is_some(),
             "/readyz does not tell the truth".to_owned(),
         );
         let ejections = recovery.ejections.unwrap_or(0.0);
-        unless(ejections < 1.0, format!("endpoints without a fault were ejected {ejections} times"));
-        unless(recovery.alive, "the process ended, or a thread panicked".to_owned());
+        require(ejections < 1.0, format!("endpoints without a fault were ejected {ejections} times"));
+        require(recovery.alive, "the process ended, or a thread panicked".to_owned());
         wrongs
     }
 
