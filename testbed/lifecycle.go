@@ -33,7 +33,7 @@ var packages = []struct{ program, name string }{
 // plugins are where distributions put the CNI plugins.
 var plugins = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
 
-func say(line string) {
+func printProgress(line string) {
 	fmt.Fprintln(os.Stderr, "testbed: "+line)
 }
 
@@ -50,7 +50,7 @@ func buildBinaries() error {
 	if err != nil {
 		return err
 	}
-	if _, err := binaries.Ensure(folder, say); err != nil {
+	if _, err := binaries.Ensure(folder, printProgress); err != nil {
 		return err
 	}
 	cache, err := binaries.Cache()
@@ -101,7 +101,7 @@ func up(testbed state.Testbed) error {
 	if err != nil {
 		return err
 	}
-	programs, err := binaries.Ensure(folder, say)
+	programs, err := binaries.Ensure(folder, printProgress)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func up(testbed state.Testbed) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	continued, err := again(testbed, record)
+	continued, err := startMissing(testbed, record)
 	if err != nil {
 		return err
 	}
@@ -136,8 +136,8 @@ func up(testbed state.Testbed) error {
 	return nil
 }
 
-// again makes a running testbed start missing components; it returns false if none runs, or no longer.
-func again(testbed state.Testbed, record state.Record) (bool, error) {
+// startMissing makes a running testbed start missing components; it returns false if none runs, or no longer.
+func startMissing(testbed state.Testbed, record state.Record) (bool, error) {
 	for end := time.Now().Add(10 * time.Second); record.Init.Alive(); time.Sleep(20 * time.Millisecond) {
 		// It may have been started a moment ago, by a command that was killed, and not listen yet.
 		err := node.NewControl(testbed).Order(node.Order{Do: "up"})
@@ -183,11 +183,11 @@ func follow(testbed state.Testbed, record state.Record, begun time.Time) error {
 			return fmt.Errorf("the testbed ended while it started: %s", lastLine(testbed.Log("testbed")))
 		}
 		for ; err == nil && told < len(report.Steps); told++ {
-			say(fmt.Sprintf("%5.1f s  %s", time.Since(begun).Seconds(), report.Steps[told]))
+			printProgress(fmt.Sprintf("%5.1f s  %s", time.Since(begun).Seconds(), report.Steps[told]))
 		}
 		switch {
 		case err == nil && report.Phase == node.Ready:
-			say(fmt.Sprintf("%5.1f s  %s is up", time.Since(begun).Seconds(), testbed.Name))
+			printProgress(fmt.Sprintf("%5.1f s  %s is up", time.Since(begun).Seconds(), testbed.Name))
 			return nil
 		case err == nil && report.Phase == node.Failed:
 			return fmt.Errorf("%s; the logs are in %s until `testbed --name %s down`", report.Failure, testbed.Data("logs"), testbed.Name)
@@ -208,7 +208,7 @@ func lastLine(file string) string {
 func down(testbed state.Testbed, rest []string) error {
 	flags := flag.NewFlagSet("down", flag.ContinueOnError)
 	all := flags.Bool("all", false, "")
-	if _, err := words(flags, rest); err != nil {
+	if _, err := parseArguments(flags, rest); err != nil {
 		return err
 	}
 	testbeds := []state.Testbed{testbed}

@@ -109,7 +109,7 @@ func (b bed) await(holds func(string, error) bool, arguments ...string) {
 	b.Fatalf("%v says %q, %v after a minute", arguments, out, err)
 }
 
-func says(want string) func(string, error) bool {
+func succeedsWith(want string) func(string, error) bool {
 	return func(out string, err error) bool { return err == nil && strings.Contains(out, want) }
 }
 
@@ -146,8 +146,8 @@ func (b bed) component(name string) (pid int, condition string) {
 	return 0, ""
 }
 
-// nothingLeft looks for whatever could be left of the testbed with that record.
-func (b bed) nothingLeft(record state.Record) {
+// checkNothingLeft looks for whatever could be left of the testbed with that record.
+func (b bed) checkNothingLeft(record state.Record) {
 	b.Helper()
 	name := b.testbed.Name
 	for _, folder := range append([]string{b.testbed.Run(), b.testbed.Data()}, record.Cgroups...) {
@@ -286,16 +286,16 @@ func TestTwoTestbedsServeSideBySideAndLeaveNothing(t *testing.T) {
 		_, name := each.pod()
 		prefix := name[:strings.LastIndex(name, "-")]
 		for _, url := range []string{"http://10.11.0.1/", "http://[fd00:10:11::1]/", "http://answer/", "http://answer.default.svc/"} {
-			each.await(says(prefix), each.curl(url)...)
+			each.await(succeedsWith(prefix), each.curl(url)...)
 		}
 	}
 	first, second := one.record(), two.record()
 	two.run("down")
-	two.nothingLeft(second)
-	one.await(says("answer-"), one.curl("http://10.11.0.1/")...)
+	two.checkNothingLeft(second)
+	one.await(succeedsWith("answer-"), one.curl("http://10.11.0.1/")...)
 	one.run("status")
 	one.run("down")
-	one.nothingLeft(first)
+	one.checkNothingLeft(first)
 	if after := machine(t); after != before {
 		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
 	}
@@ -318,14 +318,14 @@ func TestWhateverCrashesUpRepairsItAndDownLeavesNothing(t *testing.T) {
 	}
 	b.run("up")
 	b.run("status")
-	b.await(says("answer-"), b.curl("http://answer/")...)
+	b.await(succeedsWith("answer-"), b.curl("http://answer/")...)
 
 	// A program that someone left running inside, and the first process killed.
 	inside := b.command("exec", "sleep", "600")
 	if err := inside.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b.await(says("sleep"), "exec", "sh", "-c", "tr '\\0' ' ' </proc/"+strconv.Itoa(inside.Process.Pid)+"/cmdline")
+	b.await(succeedsWith("sleep"), "exec", "sh", "-c", "tr '\\0' ' ' </proc/"+strconv.Itoa(inside.Process.Pid)+"/cmdline")
 	record := b.record()
 	if err := syscall.Kill(record.Init.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -335,7 +335,7 @@ func TestWhateverCrashesUpRepairsItAndDownLeavesNothing(t *testing.T) {
 	if err := inside.Wait(); err == nil {
 		t.Error("the program inside ended by itself")
 	}
-	b.nothingLeft(record)
+	b.checkNothingLeft(record)
 }
 
 func TestAnUpThatIsKilledMidwayCanBeTakenDownOrFollowed(t *testing.T) {
@@ -361,7 +361,7 @@ func TestAnUpThatIsKilledMidwayCanBeTakenDownOrFollowed(t *testing.T) {
 			b.run("status")
 			b.run("down")
 		}
-		b.nothingLeft(record)
+		b.checkNothingLeft(record)
 	}
 	b.run("down")
 }
@@ -376,13 +376,13 @@ func TestFaultsBeginAndEnd(t *testing.T) {
 	b.run("fault", "drop-address", address)
 	b.await(func(_ string, err error) bool { return err != nil && strings.Contains(err.Error(), "timed out") }, b.curl("http://"+address+":8080/")...)
 	b.run("fault", "restore-address", address)
-	b.await(says(name), b.curl("http://"+address+":8080/")...)
+	b.await(succeedsWith(name), b.curl("http://"+address+":8080/")...)
 	b.run("fault", "drop-address", address, "--except-node")
 	b.run(b.curl("http://" + address + ":8080/")...)
 	b.run("fault", "restore-address", address)
 
 	b.run("fault", "kill-container", "default/"+name)
-	b.await(says("1"), "kubectl", "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+	b.await(succeedsWith("1"), "kubectl", "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
 
 	// For the pods alone, then for everyone.
 	b.run("fault", "api-server", "partition")
@@ -396,7 +396,7 @@ func TestFaultsBeginAndEnd(t *testing.T) {
 
 	b.run("fault", "api-server", "stop")
 	b.await(func(_ string, err error) bool { return err != nil && strings.Contains(err.Error(), "refused") }, "kubectl", "get", "nodes")
-	b.await(says("answer-"), b.curl("http://10.11.0.1/")...)
+	b.await(succeedsWith("answer-"), b.curl("http://10.11.0.1/")...)
 	b.run("fault", "api-server", "start")
 	b.run("kubectl", "get", "nodes")
 	b.run("status")

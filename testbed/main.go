@@ -138,8 +138,8 @@ func command(testbed state.Testbed, name string, rest []string) error {
 	return fmt.Errorf("there is no command %q; see testbed --help", name)
 }
 
-// words parses the flags of a command wherever they stand among its words.
-func words(flags *flag.FlagSet, arguments []string) ([]string, error) {
+// parseArguments parses the flags of a command wherever they stand among its parseArguments.
+func parseArguments(flags *flag.FlagSet, arguments []string) ([]string, error) {
 	flags.SetOutput(os.Stderr)
 	flags.Usage = func() { fmt.Fprintln(os.Stderr, "see testbed --help") }
 	var found []string

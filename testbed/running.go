@@ -55,7 +55,7 @@ func execute(testbed state.Testbed, arguments []string) error {
 func status(testbed state.Testbed, rest []string) error {
 	flags := flag.NewFlagSet("status", flag.ContinueOnError)
 	asJSON := flags.Bool("json", false, "")
-	if _, err := words(flags, rest); err != nil {
+	if _, err := parseArguments(flags, rest); err != nil {
 		return err
 	}
 	record, err := running(testbed)
@@ -156,7 +156,7 @@ func pids(record state.Record) map[int]int {
 func logs(testbed state.Testbed, rest []string) error {
 	flags := flag.NewFlagSet("logs", flag.ContinueOnError)
 	following := flags.Bool("f", false, "")
-	names, err := words(flags, rest)
+	names, err := parseArguments(flags, rest)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func fault(testbed state.Testbed, rest []string) error {
 	kill := flags.Bool("kill", false, "")
 	all := flags.Bool("all", false, "")
 	exceptNode := flags.Bool("except-node", false, "")
-	given, err := words(flags, rest)
+	given, err := parseArguments(flags, rest)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func buildImage(rest []string) error {
 	flags.BoolVar(&spec.Gzip, "gzip", false, "")
 	root := flags.String("root", "", "")
 	output := flags.String("o", "", "")
-	if more, err := words(flags, rest); err != nil {
+	if more, err := parseArguments(flags, rest); err != nil {
 		return err
 	} else if len(more) > 0 || *output == "" || spec.Name == "" || len(programs) == 0 {
 		return errors.New("image build: give --name, --binary and -o, and no words without a flag; see testbed --help")
@@ -297,7 +297,7 @@ func joinImages(rest []string) error {
 	flags := flag.NewFlagSet("image join", flag.ContinueOnError)
 	name := flags.String("name", "", "")
 	output := flags.String("o", "", "")
-	archives, err := words(flags, rest)
+	archives, err := parseArguments(flags, rest)
 	if err != nil {
 		return err
 	}

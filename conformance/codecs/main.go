@@ -67,13 +67,13 @@ func server(input []byte) []byte {
 	asked := false
 	// A silent peer will send no more.
 	client.SetReadDeadline(time.Now().Add(3 * time.Second))
-	for !answered(output, last) && !leaves(output) {
+	for !containsPingResponse(output, last) && !leaves(output) {
 		count, err := client.Read(piece)
 		output = append(output, piece[:count]...)
 		if err != nil {
 			break
 		}
-		if !asked && answered(output, mark) {
+		if !asked && containsPingResponse(output, mark) {
 			asked = true
 			go client.Write(append([]byte{0, 0, 8, 6, 0, 0, 0, 0, 0}, last...))
 		}
@@ -83,7 +83,7 @@ func server(input []byte) []byte {
 }
 
 // Whether the frames contain the response to this PING.
-func answered(output, opaque []byte) bool {
+func containsPingResponse(output, opaque []byte) bool {
 	return find(output, func(kind, flags byte, payload []byte) bool {
 		return kind == 6 && flags&1 == 1 && bytes.Equal(payload, opaque)
 	})

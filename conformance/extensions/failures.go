@@ -180,7 +180,7 @@ func liarRoutes() []proxy.Route {
 	return routes
 }
 
-func liars(lab *laboratory) error {
+func runLiars(lab *laboratory) error {
 	for _, route := range liarRoutes() {
 		for _, form := range []exchange{
 			{name: "no body", method: http.MethodGet, reply: 900},

@@ -80,7 +80,7 @@ func prove(chosen options) (int, error) {
 	for _, part := range []struct {
 		name string
 		run  func(*laboratory) error
-	}{{"modes", modes}, {"changes", changes}, {"failures", failures}, {"liars", liars}, {"authorization", authorization}, {"opa", policies}} {
+	}{{"modes", modes}, {"changes", changes}, {"failures", failures}, {"liars", runLiars}, {"authorization", authorization}, {"opa", policies}} {
 		if !chosen.has(part.name) {
 			continue
 		}

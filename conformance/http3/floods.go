@@ -190,8 +190,8 @@ func (lab *laboratory) watchConnects(stopped <-chan struct{}) (times []time.Dura
 	}
 }
 
-// ended describes the state of a flood's connection: it continues, or the server has closed it.
-func (link *link) ended() string {
+// endState describes the state of a flood's connection: it continues, or the server has closed it.
+func (link *link) endState() string {
 	if link.Context().Err() == nil {
 		return "taken"
 	}
@@ -226,7 +226,7 @@ func (lab *laboratory) floodStreams(ctx context.Context, head []byte, count int)
 		stream.CancelWrite(requestCancelled)
 		stream.CancelRead(requestCancelled)
 	}
-	return fmt.Sprintf("%d streams", number), opened.ended(), ctx.Err()
+	return fmt.Sprintf("%d streams", number), opened.endState(), ctx.Err()
 }
 
 // floodUni writes the same bytes again and again to a stream.
@@ -243,7 +243,7 @@ func (link *link) floodUni(ctx context.Context, stream *quic.SendStream, one []b
 	}
 	// The server's reaction is known when it has responded to a later request.
 	link.isServed()
-	return fmt.Sprintf("%d frames", sent), link.ended(), ctx.Err()
+	return fmt.Sprintf("%d frames", sent), link.endState(), ctx.Err()
 }
 
 func (lab *laboratory) floodControl(ctx context.Context, one []byte, count int) (string, string, error) {

@@ -105,7 +105,7 @@ func (outcome outcome) is(wanted outcome) bool {
 		len(outcome.status) == 3 && strings.HasSuffix(wanted.status, "xx") && outcome.status[0] == wanted.status[0]
 }
 
-func words(outcomes []outcome) string {
+func joinOutcomes(outcomes []outcome) string {
 	var all []string
 	for _, one := range outcomes {
 		all = append(all, one.String())
@@ -138,7 +138,7 @@ func hostile(lab *laboratory) error {
 		}
 		began := time.Now()
 		got := lab.try(one)
-		found := result{Group: "hostile", Area: one.area, Name: one.name, Rule: one.rule, Want: words(one.wants), Got: got.String()}
+		found := result{Group: "hostile", Area: one.area, Name: one.name, Rule: one.rule, Want: joinOutcomes(one.wants), Got: got.String()}
 		isRight := slices.ContainsFunc(one.wants, got.is)
 		if !isRight {
 			found.Problems = append(found.Problems, fmt.Sprintf("%s and not %s (%s)", found.Got, found.Want, one.rule))

@@ -60,13 +60,13 @@ func onControl(parts ...[]byte) []step {
 	return []step{{stream: control, bytes: wire.Join(controlStart, wire.Join(parts...))}}
 }
 
-// first is a control stream whose first frame is no SETTINGS.
-func first(frame []byte) []step {
+// controlStream is a control stream whose first frame is not SETTINGS.
+func controlStream(frame []byte) []step {
 	return []step{{stream: control, bytes: wire.Join(wire.Varint(wire.ControlStream), frame)}}
 }
 
 // settings is a control stream with these settings.
-func settings(pairs ...uint64) []step { return first(wire.SettingsFrame(pairs...)) }
+func settings(pairs ...uint64) []step { return controlStream(wire.SettingsFrame(pairs...)) }
 
 // after runs steps after a completed request, so that the server has processed all earlier bytes.
 func after(steps ...step) []step {
@@ -118,13 +118,13 @@ var streamCases = []hostileCase{
 const largest = 1<<62 - 1
 
 var controlCases = slices.Concat([]hostileCase{
-	{"control", "GOAWAY before SETTINGS", "RFC 9114 §6.2.1", first(wire.Frame(wire.GoAway, wire.Varint(0))), closes(missingSettings)},
-	{"control", "MAX_PUSH_ID before SETTINGS", "RFC 9114 §6.2.1", first(wire.Frame(wire.MaxPushID, wire.Varint(0))), closes(missingSettings)},
-	{"control", "CANCEL_PUSH before SETTINGS", "RFC 9114 §6.2.1", first(wire.Frame(wire.CancelPush, wire.Varint(0))), closes(missingSettings)},
-	{"control", "reserved frame before SETTINGS", "RFC 9114 §6.2.1", first(wire.Frame(wire.Reserved, []byte("grease"))), closes(missingSettings)},
-	{"control", "PRIORITY_UPDATE before SETTINGS", "RFC 9114 §6.2.1", first(wire.Frame(wire.PriorityUpdateRequest, wire.Varint(0), []byte("u=1"))), closes(missingSettings)},
-	{"control", "DATA before SETTINGS", "RFC 9114 §6.2.1", first(wire.Frame(wire.Data, []byte("x"))), closes(missingSettings, frameUnexpected)},
-	{"control", "HEADERS before SETTINGS", "RFC 9114 §6.2.1", first(get()), closes(missingSettings, frameUnexpected)},
+	{"control", "GOAWAY before SETTINGS", "RFC 9114 §6.2.1", controlStream(wire.Frame(wire.GoAway, wire.Varint(0))), closes(missingSettings)},
+	{"control", "MAX_PUSH_ID before SETTINGS", "RFC 9114 §6.2.1", controlStream(wire.Frame(wire.MaxPushID, wire.Varint(0))), closes(missingSettings)},
+	{"control", "CANCEL_PUSH before SETTINGS", "RFC 9114 §6.2.1", controlStream(wire.Frame(wire.CancelPush, wire.Varint(0))), closes(missingSettings)},
+	{"control", "reserved frame before SETTINGS", "RFC 9114 §6.2.1", controlStream(wire.Frame(wire.Reserved, []byte("grease"))), closes(missingSettings)},
+	{"control", "PRIORITY_UPDATE before SETTINGS", "RFC 9114 §6.2.1", controlStream(wire.Frame(wire.PriorityUpdateRequest, wire.Varint(0), []byte("u=1"))), closes(missingSettings)},
+	{"control", "DATA before SETTINGS", "RFC 9114 §6.2.1", controlStream(wire.Frame(wire.Data, []byte("x"))), closes(missingSettings, frameUnexpected)},
+	{"control", "HEADERS before SETTINGS", "RFC 9114 §6.2.1", controlStream(get()), closes(missingSettings, frameUnexpected)},
 	{"control", "second SETTINGS", "RFC 9114 §7.2.4", onControl(wire.SettingsFrame()), closes(frameUnexpected)},
 	{"control", "reserved frame", "RFC 9114 §7.2.8", onControl(wire.Frame(wire.Reserved, []byte("grease"))), goesOn},
 	{"control", "reserved frame without payload", "RFC 9114 §7.2.8", onControl(wire.Frame(wire.Reserved)), goesOn},
@@ -199,15 +199,15 @@ var settingsCases = []hostileCase{
 	{"settings", "same identifier twice", "RFC 9114 §7.2.4", settings(wire.BlockedStreams, 1, wire.BlockedStreams, 1), either(closes(settingsError), goesOn)},
 	{"settings", "same identifier with another value", "RFC 9114 §7.2.4", settings(wire.TableCapacity, 1, wire.TableCapacity, 2), either(closes(settingsError), goesOn)},
 	{"settings", "identifier 0", "RFC 9114 §11.2.2", settings(0x00, 0), either(closes(settingsError), goesOn)},
-	{"settings", "identifier without a value", "RFC 9114 §7.1", first(wire.Frame(wire.Settings, wire.Varint(wire.TableCapacity))), closes(frameError)},
-	{"settings", "half an identifier", "RFC 9114 §7.1", first(wire.Frame(wire.Settings, []byte{0x40})), closes(frameError)},
-	{"settings", "half a value", "RFC 9114 §7.1", first(wire.Frame(wire.Settings, []byte{0x01, 0xc0, 0x00})), closes(frameError)},
+	{"settings", "identifier without a value", "RFC 9114 §7.1", controlStream(wire.Frame(wire.Settings, wire.Varint(wire.TableCapacity))), closes(frameError)},
+	{"settings", "half an identifier", "RFC 9114 §7.1", controlStream(wire.Frame(wire.Settings, []byte{0x40})), closes(frameError)},
+	{"settings", "half a value", "RFC 9114 §7.1", controlStream(wire.Frame(wire.Settings, []byte{0x01, 0xc0, 0x00})), closes(frameError)},
 	{"settings", "H3_DATAGRAM of 2", "RFC 9297 §2.1.1", settings(0x33, 2), either(closes(settingsError), goesOn)},
 	{"settings", "ENABLE_CONNECT_PROTOCOL of 2", "RFC 8441 §3, RFC 9220 §3", settings(wire.ExtendedConnect, 2), either(closes(settingsError), goesOn)},
 	{"settings", "200 unknown identifiers", "RFC 9114 §7.2.4", settings(manySettings(200)...), either(goesOn, closes(excessiveLoad))},
 	{"settings", "10,000 unknown identifiers", "RFC 9114 §7.2.4, §8.1", settings(manySettings(10_000)...), either(goesOn, closes(excessiveLoad))},
-	{"settings", "of a length that the stream never has", "RFC 9114 §7.1", first(wire.LyingFrame(wire.Settings, 1<<40, []byte{0x01, 0x00})), either(goesOn, closes(excessiveLoad, frameError))},
-	{"settings", "in frames of non-minimal integers", "RFC 9000 §16", first(wire.Join(wire.LongVarint(wire.Settings, 8), wire.LongVarint(9, 4), wire.LongVarint(wire.BlockedStreams, 8), wire.Varint(3))), goesOn},
+	{"settings", "of a length that the stream never has", "RFC 9114 §7.1", controlStream(wire.LyingFrame(wire.Settings, 1<<40, []byte{0x01, 0x00})), either(goesOn, closes(excessiveLoad, frameError))},
+	{"settings", "in frames of non-minimal integers", "RFC 9000 §16", controlStream(wire.Join(wire.LongVarint(wire.Settings, 8), wire.LongVarint(9, 4), wire.LongVarint(wire.BlockedStreams, 8), wire.Varint(3))), goesOn},
 }
 
 func manySettings(count uint64) []uint64 {

@@ -153,8 +153,8 @@ func head(method, host, path string) []wire.Field {
 	return []wire.Field{{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: host}, {Name: ":path", Value: path}}
 }
 
-// ask sends a request and reads the response.
-func (link *link) ask(host, path string, more ...wire.Field) (*wire.Response, error) {
+// exchange sends a request and reads the response.
+func (link *link) exchange(host, path string, more ...wire.Field) (*wire.Response, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	stream, err := link.OpenStreamSync(ctx)
@@ -175,7 +175,7 @@ func (link *link) ask(host, path string, more ...wire.Field) (*wire.Response, er
 
 // isServed reports whether a request gets 200.
 func (link *link) isServed() bool {
-	response, err := link.ask(peer.PlainHost, "/")
+	response, err := link.exchange(peer.PlainHost, "/")
 	return err == nil && response.Status == "200"
 }
 

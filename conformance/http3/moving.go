@@ -165,7 +165,7 @@ func (lab *laboratory) drains() error {
 	var group sync.WaitGroup
 	for number := range inFlight {
 		group.Go(func() {
-			read, err := links[number%draining].ask(peer.PlainHost, "/held?gate="+gate)
+			read, err := links[number%draining].exchange(peer.PlainHost, "/held?gate="+gate)
 			if err == nil && (read.Status != "200" || string(read.Body) != "released") {
 				err = fmt.Errorf("status %s, %q", read.Status, read.Body)
 			}

@@ -88,7 +88,7 @@ func (lab *laboratory) smuggle(one smuggledCase, host string, recorder *backend.
 		defer again.end()
 		opened = again
 	}
-	marked, err := opened.ask(host, marker)
+	marked, err := opened.exchange(host, marker)
 	if err != nil || marked.Status != "200" {
 		return answer, []string{fmt.Sprintf("the next request is not served: %v", err)}
 	}

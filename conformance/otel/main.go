@@ -87,7 +87,7 @@ func prove(chosen options) (int, error) {
 	for _, part := range []struct {
 		name string
 		run  func(*laboratory, *results) error
-	}{{"off", untouched}, {"trees", trees}, {"loss", loss}, {"lies", lies}, {"signals", signals}} {
+	}{{"off", checkTracesOff}, {"trees", trees}, {"loss", loss}, {"lies", lies}, {"signals", signals}} {
 		if !chosen.has(part.name) {
 			continue
 		}

@@ -131,8 +131,8 @@ func (lab *laboratory) judgeTree(run treeRun, result *treeResult, unreadable int
 	}
 }
 
-// untouched checks that nothing happens where traces are off.
-func untouched(lab *laboratory, results *results) error {
+// checkTracesOff checks that nothing happens where traces are off.
+func checkTracesOff(lab *laboratory, results *results) error {
 	const name = "off"
 	process, clients, err := lab.startFairway(nil)
 	if err != nil {

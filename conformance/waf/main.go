@@ -100,7 +100,7 @@ func (o *options) run() (int, error) {
 				continue
 			}
 			r := &run{Path: path, HTTP: version, Mode: string(mode), Different: []note{}, Refused: []note{}, NotSayable: []note{}, Unexpected: []string{}}
-			if err := r.all(cases, waf, mode, senders[version], log); err != nil {
+			if err := r.runCases(cases, waf, mode, senders[version], log); err != nil {
 				return 0, err
 			}
 			all.Runs = append(all.Runs, r)
@@ -160,7 +160,7 @@ type sent struct {
 	reason string // why they are none
 }
 
-func (r *run) all(cases []testCase, waf *configuration.WAF, mode configuration.Mode, send sender, log *auditLog) error {
+func (r *run) runCases(cases []testCase, waf *configuration.WAF, mode configuration.Mode, send sender, log *auditLog) error {
 	var waiting []sent
 	var ids []string
 	for _, c := range cases {
@@ -199,12 +199,12 @@ func (r *run) all(cases []testCase, waf *configuration.WAF, mode configuration.M
 		return err
 	}
 	for _, s := range waiting {
-		r.judge(s, log)
+		r.checkVerdict(s, log)
 	}
 	return nil
 }
 
-func (r *run) judge(s sent, log *auditLog) {
+func (r *run) checkVerdict(s sent, log *auditLog) {
 	seen, asked := log.verdict(s.id, s.status)
 	switch {
 	case s.err != nil && (asked || s.alone != nil && s.status == 0 && r.Path == "direct"):

@@ -115,7 +115,7 @@ func (b *Browser) read(out io.ReadCloser) {
 	for {
 		text, err := reader.ReadBytes(0)
 		if err != nil {
-			b.end(fmt.Errorf("Chromium has ended: %w", err))
+			b.closeWith(fmt.Errorf("Chromium has ended: %w", err))
 			return
 		}
 		var message struct {
@@ -126,7 +126,7 @@ func (b *Browser) read(out io.ReadCloser) {
 			Error  *struct{ Message string }
 		}
 		if err := json.Unmarshal(text[:len(text)-1], &message); err != nil {
-			b.end(fmt.Errorf("read a message of Chromium: %w", err))
+			b.closeWith(fmt.Errorf("read a message of Chromium: %w", err))
 			return
 		}
 		if message.Method == "Fetch.requestPaused" {
@@ -147,7 +147,7 @@ func (b *Browser) read(out io.ReadCloser) {
 	}
 }
 
-func (b *Browser) end(err error) {
+func (b *Browser) closeWith(err error) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	b.broken = err
@@ -283,8 +283,8 @@ func (b *Browser) AwaitHeld(ctx context.Context) (string, error) {
 	}
 }
 
-// LetGo continues the paused request, and pauses no others.
-func (b *Browser) LetGo(ctx context.Context, id string) error {
+// ContinueRequest continues the paused request, and pauses no others.
+func (b *Browser) ContinueRequest(ctx context.Context, id string) error {
 	if err := b.call(ctx, "Fetch.continueRequest", map[string]any{"requestId": id}, nil); err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (a *Authority) Client(host string) *tls.Config {
 	return &tls.Config{RootCAs: trusted, ServerName: host}
 }
 
-// Anyone is a client that takes every certificate, to see which one is shown.
-func Anyone(host string) *tls.Config {
+// UnverifiedClient is a client that takes every certificate, to see which one is shown.
+func UnverifiedClient(host string) *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, ServerName: host}
 }

@@ -57,7 +57,7 @@ func (c *client) one(n int, due time.Time) {
 	pod, failed := c.send(&event)
 	event.End = time.Now()
 	if failed == nil {
-		c.tally.answered(&event, pod, event.End.Sub(due))
+		c.tally.countSuccess(&event, pod, event.End.Sub(due))
 		return
 	}
 	event.Class, event.Reason, event.Detail = failed.class, failed.reason, failed.cause.Error()

@@ -42,7 +42,7 @@ func (c *calls) ask(event *Event) (string, *failure) {
 	ctx = metadata.AppendToOutgoingContext(ctx, "id", event.ID, "delay", c.plan.Delay.String())
 	answer, err := testgrpc.NewTestServiceClient(c.conn).UnaryCall(ctx, &testgrpc.SimpleRequest{})
 	if err != nil {
-		return "", told(err)
+		return "", failureOf(err)
 	}
 	if answer.GetOauthScope() != event.ID || answer.GetUsername() == "" {
 		return "", fail(WrongBody, fmt.Errorf("answered %v", answer))
@@ -50,8 +50,8 @@ func (c *calls) ask(event *Event) (string, *failure) {
 	return answer.GetUsername(), nil
 }
 
-// told is a status with Fairway's reason, as in "502 Bad Gateway: upstream_closed" or "upstream_truncated".
-func told(err error) *failure {
+// failureOf is a status with Fairway's reason, as in "502 Bad Gateway: upstream_closed" or "upstream_truncated".
+func failureOf(err error) *failure {
 	found := status.Convert(err)
 	reason := found.Message()
 	if _, after, cut := strings.Cut(reason, ": "); cut && reason[0] >= '4' && reason[0] <= '5' {

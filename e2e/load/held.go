@@ -92,7 +92,7 @@ func (h *Holding) note(event Event, got int, err error) {
 	case errors.Is(err, errHanging):
 		event.Class = Hanging
 	default:
-		failed := told(err)
+		failed := failureOf(err)
 		event.Class, event.Reason, event.Detail = failed.class, failed.reason, err.Error()
 	}
 	event.Exchange = got
@@ -146,7 +146,7 @@ func bothWays(ctx context.Context, client testgrpc.TestServiceClient, got func()
 		}
 		// The receiving side reports the end of a stream.
 		if _, err := stream.Recv(); err != nil {
-			return ended(err)
+			return endError(err)
 		}
 		got()
 		time.Sleep(beat)
@@ -160,14 +160,14 @@ func bothWays(ctx context.Context, client testgrpc.TestServiceClient, got func()
 func received(receive func() (*testgrpc.StreamingOutputCallResponse, error), got func()) error {
 	for {
 		if _, err := receive(); err != nil {
-			return ended(err)
+			return endError(err)
 		}
 		got()
 	}
 }
 
-// ended is nil for a good end.
-func ended(err error) error {
+// endError is nil if the stream ended as expected.
+func endError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
 	}

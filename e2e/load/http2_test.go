@@ -37,8 +37,8 @@ func (failing) StreamingOutputCall(_ *testgrpc.StreamingOutputCallRequest, strea
 	return status.Error(codes.Unavailable, "upstream_truncated")
 }
 
-// secured is a server of HTTP/2 over TLS for requests and calls, and a plan of its clients.
-func secured(t *testing.T) Plan {
+// tlsPlan starts a server of HTTP/2 over TLS for requests and calls, and a plan of its clients.
+func tlsPlan(t *testing.T) Plan {
 	t.Helper()
 	calls := grpc.NewServer()
 	testgrpc.RegisterTestServiceServer(calls, failing{})
@@ -74,7 +74,7 @@ func outcome(t *testing.T, plan Plan, count int) Report {
 }
 
 func TestClientsOfHTTP2ShareConnections(t *testing.T) {
-	plan := secured(t)
+	plan := tlsPlan(t)
 	plan.Protocol, plan.PostEvery = HTTP2, 5
 	got := outcome(t, plan, 120).Counts
 	if got.OK != got.Requests || got.Posts < 20 || got.Connections != 2 {
@@ -83,7 +83,7 @@ func TestClientsOfHTTP2ShareConnections(t *testing.T) {
 }
 
 func TestCallsAreClassedByTheirStatusAndReason(t *testing.T) {
-	plan := secured(t)
+	plan := tlsPlan(t)
 	plan.Protocol = GRPC
 	got := outcome(t, plan, 120).Counts
 	lost := got.Failed["grpc Unavailable upstream_closed"]
@@ -93,7 +93,7 @@ func TestCallsAreClassedByTheirStatusAndReason(t *testing.T) {
 }
 
 func TestAStreamThatEndsEarlyIsNotCompleted(t *testing.T) {
-	plan := secured(t)
+	plan := tlsPlan(t)
 	plan.Clients = 1
 	var held Held
 	for held.Streams == 0 {

@@ -39,7 +39,7 @@ func http3Served(t *testing.T, handler http.HandlerFunc) (*http3Server, Plan) {
 	t.Helper()
 	security := selfSigned(t, 7)
 	s := &http3Server{T: t, handler: handler, secure: http3.ConfigureTLSConfig(security), address: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}}
-	s.begin()
+	s.start()
 	t.Cleanup(s.forget)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(security.Certificates[0].Leaf)
@@ -49,7 +49,7 @@ func http3Served(t *testing.T, handler http.HandlerFunc) (*http3Server, Plan) {
 	}
 }
 
-func (s *http3Server) begin() {
+func (s *http3Server) start() {
 	s.Helper()
 	socket, err := net.ListenUDP("udp4", s.address)
 	if err != nil {
@@ -182,7 +182,7 @@ func TestAStatelessResetHasAGETSentAgainAndAPOSTFail(t *testing.T) {
 	<-held
 	<-held
 	server.forget()
-	server.begin()
+	server.start()
 	close(gone)
 	if err := stream.AwaitRequests(t.Context(), 60); err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestAClientThatMovesGoesOnOrIsResetAtOnce(t *testing.T) {
 		t.Fatalf("%+v, %v", moved, err)
 	}
 	server.forget()
-	server.begin()
+	server.start()
 	moved, err := moving.Get()
 	// An acknowledgement of before may have met the reset, so that the request needed no datagram.
 	if err != nil || !moved.Reset || moved.Told <= 0 || moved.Answered < moved.Told {

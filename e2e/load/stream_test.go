@@ -72,7 +72,7 @@ func (follow script) serve(conn net.Conn) {
 	}
 }
 
-func good(conn net.Conn, request *http.Request, fields string) {
+func writeResponse(conn net.Conn, request *http.Request, fields string) {
 	body := fmt.Sprintf("pod=one id=%s method=%s\nfiller", request.URL.Query().Get("id"), request.Method)
 	fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s\r\n%s", len(body), fields, body)
 }
@@ -123,7 +123,7 @@ func only(t *testing.T, report Report, class Class) {
 
 func TestKeepAliveUsesOneConnectionAndChecksEveryAnswer(t *testing.T) {
 	address := served(t, nil, func(conn net.Conn, _ int, request *http.Request) bool {
-		good(conn, request, "")
+		writeResponse(conn, request, "")
 		return true
 	})
 	report := seen(t, Plan{Address: address, PostEvery: 4}, 40)
@@ -141,7 +141,7 @@ func TestANewConnectionForEachRequest(t *testing.T) {
 		if !request.Close {
 			return false
 		}
-		good(conn, request, "Connection: close\r\n")
+		writeResponse(conn, request, "Connection: close\r\n")
 		return false
 	})
 	counts := seen(t, Plan{Address: address, Reuse: NewConnection}, 20).Counts
@@ -156,7 +156,7 @@ func TestConnectionCloseIsRespected(t *testing.T) {
 		if nth == 4 {
 			fields = "Connection: close\r\n"
 		}
-		good(conn, request, fields)
+		writeResponse(conn, request, fields)
 		return nth < 4
 	})
 	counts := seen(t, Plan{Address: address}, 20).Counts
@@ -170,7 +170,7 @@ func TestAConnectionThatWasClosedWhileIdleIsNotUsed(t *testing.T) {
 		if nth == 4 {
 			withItsEnd(t, conn)
 		}
-		good(conn, request, "")
+		writeResponse(conn, request, "")
 		return nth < 4
 	})
 	counts := seen(t, Plan{Address: address, Rate: 100}, 20).Counts
@@ -184,7 +184,7 @@ func TestAGetOnAReusedConnectionThatDiesIsRepeatedOnceAndCounted(t *testing.T) {
 		if nth == 3 {
 			return false
 		}
-		good(conn, request, "")
+		writeResponse(conn, request, "")
 		return true
 	})
 	report := seen(t, Plan{Address: address}, 20)
@@ -200,7 +200,7 @@ func TestAPostIsNeverRepeated(t *testing.T) {
 		if nth == 3 {
 			return false
 		}
-		good(conn, request, "")
+		writeResponse(conn, request, "")
 		return true
 	})
 	counts := seen(t, Plan{Address: address, PostEvery: 1}, 20).Counts
@@ -253,7 +253,7 @@ func TestConnectionsComeFromOnePortAfterTheOther(t *testing.T) {
 	var ports []int
 	address := served(t, nil, func(conn net.Conn, _ int, request *http.Request) bool {
 		ports = append(ports, conn.RemoteAddr().(*net.TCPAddr).Port)
-		good(conn, request, "Connection: close\r\n")
+		writeResponse(conn, request, "Connection: close\r\n")
 		return false
 	})
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -300,7 +300,7 @@ func TestTheSerialsOfCertificatesAreSeenAndTicketsDoNotDisturb(t *testing.T) {
 		if nth == 4 {
 			withItsEnd(t, conn)
 		}
-		good(conn, request, "")
+		writeResponse(conn, request, "")
 		return nth < 4
 	})
 	trusted := x509.NewCertPool()
@@ -317,7 +317,7 @@ func TestTheSlowestAnswersAreKept(t *testing.T) {
 		if asked.Add(1)%7 == 0 {
 			time.Sleep(20 * time.Millisecond)
 		}
-		good(conn, request, "")
+		writeResponse(conn, request, "")
 		return true
 	})
 	slowest := seen(t, Plan{Address: address}, 80).Slowest
@@ -361,7 +361,7 @@ func TestSlowAnswersAreCountedAndEveryRequestHasASpan(t *testing.T) {
 		case 5:
 			return false
 		}
-		good(conn, request, "")
+		writeResponse(conn, request, "")
 		return true
 	})
 	report := seen(t, Plan{Address: address, PostEvery: 1}, 8)

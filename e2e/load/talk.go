@@ -58,8 +58,8 @@ type Talks struct {
 	Longest time.Duration
 }
 
-// Answered is the number of open connections with a response.
-func (t Talks) Answered() int {
+// AnsweredCount is the number of open connections with a response.
+func (t Talks) AnsweredCount() int {
 	all := 0
 	for _, count := range t.Open {
 		all += count
@@ -138,7 +138,7 @@ func (t *Talking) talk(ctx context.Context, event *Event) (string, error) {
 	}
 	defer conn.Close()
 	event.Connected, event.Local = time.Now(), conn.LocalAddr().String()
-	t.made()
+	t.countConnect()
 	say, ticker, server := t.plan.Speech.Begin(conn), time.NewTicker(t.plan.Beat), ""
 	defer ticker.Stop()
 	for {
@@ -151,7 +151,7 @@ func (t *Talking) talk(ctx context.Context, event *Event) (string, error) {
 			return server, fmt.Errorf("a connection with %s was answered by %s", server, from)
 		}
 		server = from
-		t.answered(server, event.Exchange == 0)
+		t.countAnswer(server, event.Exchange == 0)
 		event.Exchange++
 		select {
 		case <-ctx.Done():
@@ -161,14 +161,14 @@ func (t *Talking) talk(ctx context.Context, event *Event) (string, error) {
 	}
 }
 
-func (t *Talking) made() {
+func (t *Talking) countConnect() {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.found.Connections++
 }
 
-// answered counts a response, and the connection with its first one.
-func (t *Talking) answered(server string, first bool) {
+// countAnswer counts a response, and the connection with its first one.
+func (t *Talking) countAnswer(server string, first bool) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.found.Answers++

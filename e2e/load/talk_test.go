@@ -26,8 +26,8 @@ func lined(t *testing.T, answer func(nth int, line string) string) string {
 	})
 }
 
-// talked lets clients talk until the condition holds.
-func talked(t *testing.T, address string, clients int, enough func(Talks) bool) (at, after Talks) {
+// runTalks lets clients talk until the condition holds.
+func runTalks(t *testing.T, address string, clients int, enough func(Talks) bool) (at, after Talks) {
 	t.Helper()
 	talking := Talk(TalkPlan{Address: address, Clients: clients, Beat: time.Millisecond, Speech: LineSpeech})
 	defer talking.Stop()
@@ -41,11 +41,11 @@ func talked(t *testing.T, address string, clients int, enough func(Talks) bool) 
 
 func TestAConnectionStaysUntilItsClientEndsIt(t *testing.T) {
 	address := lined(t, func(_ int, line string) string { return "a " + line })
-	at, after := talked(t, address, 3, func(seen Talks) bool { return seen.Answers >= 30 && seen.Answered() == 3 })
+	at, after := runTalks(t, address, 3, func(seen Talks) bool { return seen.Answers >= 30 && seen.AnsweredCount() == 3 })
 	if at.Open["a"] != 3 || at.Connections != 3 {
 		t.Errorf("while it runs: %+v", at)
 	}
-	if after.Answered() != 0 || after.Connections != 3 || len(after.Cut) > 0 || len(after.Wrong) > 0 {
+	if after.AnsweredCount() != 0 || after.Connections != 3 || len(after.Cut) > 0 || len(after.Wrong) > 0 {
 		t.Errorf("at its end: %+v", after)
 	}
 }
@@ -57,13 +57,13 @@ func TestAConnectionThatIsCutIsCountedWithItsServerAndMadeAgain(t *testing.T) {
 		}
 		return "a " + line
 	})
-	_, after := talked(t, address, 2, func(seen Talks) bool { return len(seen.Cut) >= 4 })
+	_, after := runTalks(t, address, 2, func(seen Talks) bool { return len(seen.Cut) >= 4 })
 	for _, cut := range after.Cut {
 		if cut.Server != "a" || cut.Exchange != 3 || cut.Connected.IsZero() || cut.Class != EOFBeforeHead && cut.Class != Reset {
 			t.Errorf("%s: %+v", cut.Server, cut.Event)
 		}
 	}
-	if after.Answered() != 0 || after.Connections < len(after.Cut) || len(after.Wrong) > 0 {
+	if after.AnsweredCount() != 0 || after.Connections < len(after.Cut) || len(after.Wrong) > 0 {
 		t.Errorf("at its end: %+v", after)
 	}
 }
@@ -74,8 +74,8 @@ func TestAWrongAnswerIsNoCut(t *testing.T) {
 		"another pod":  func(nth int, line string) string { return fmt.Sprintf("pod-%d %s", nth, line) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, after := talked(t, lined(t, answer), 1, func(seen Talks) bool { return len(seen.Wrong) > 0 })
-			if len(after.Cut) > 0 || after.Answered() != 0 {
+			_, after := runTalks(t, lined(t, answer), 1, func(seen Talks) bool { return len(seen.Wrong) > 0 })
+			if len(after.Cut) > 0 || after.AnsweredCount() != 0 {
 				t.Errorf("%+v", after)
 			}
 		})

@@ -54,8 +54,8 @@ type Span struct {
 	OK         bool
 }
 
-// Took is how long the request took.
-func (s Span) Took() time.Duration { return s.End.Sub(s.Begin) }
+// Duration is how long the request took.
+func (s Span) Duration() time.Duration { return s.End.Sub(s.Begin) }
 
 // Slow is the threshold of Report.Slow: far above what the machine needs, below a repeated SYN.
 const Slow = 500 * time.Millisecond
@@ -67,7 +67,7 @@ func newTally() *tally {
 	return &tally{counts: Counts{Failed: map[Class]int{}, Pods: map[string]int{}, Serials: map[string]time.Time{}}, phases: map[Phase]int{}}
 }
 
-func (t *tally) answered(event *Event, pod string, took time.Duration) {
+func (t *tally) countSuccess(event *Event, pod string, took time.Duration) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.counts.Requests++

@@ -141,8 +141,8 @@ func has(labels, wanted map[string]string) bool {
 	return true
 }
 
-// Plus adds another histogram with the same bounds.
-func (h Histogram) Plus(other Histogram) Histogram {
+// Add returns the sum of two histograms with the same bounds.
+func (h Histogram) Add(other Histogram) Histogram {
 	sum := Histogram{}
 	for bound, count := range h {
 		sum[bound] += count
@@ -165,8 +165,8 @@ func (h Histogram) Since(before Histogram) Histogram {
 // Count of all observations.
 func (h Histogram) Count() float64 { return h[math.Inf(1)] }
 
-// AtMost is the upper bound of the bucket that holds the percentile; share is from 0 to 1.
-func (h Histogram) AtMost(share float64) float64 {
+// PercentileBound returns the upper bound of the bucket that holds the percentile; share is from 0 to 1.
+func (h Histogram) PercentileBound(share float64) float64 {
 	var bounds []float64
 	for bound := range h {
 		bounds = append(bounds, bound)

@@ -33,14 +33,14 @@ func TestReadsValuesAndHistograms(t *testing.T) {
 		t.Error("found what is not there")
 	}
 	all := page.Histogram("took", nil)
-	if all.Count() != 110 || all.AtMost(0.5) != 0.001 || all.AtMost(0.95) != 0.005 || !math.IsInf(all.AtMost(1), 1) {
+	if all.Count() != 110 || all.PercentileBound(0.5) != 0.001 || all.PercentileBound(0.95) != 0.005 || !math.IsInf(all.PercentileBound(1), 1) {
 		t.Errorf("%v", all)
 	}
 	one := page.Histogram("took", map[string]string{"source": "other"})
-	if one.Count() != 10 || one.AtMost(0.01) != 0.005 {
+	if one.Count() != 10 || one.PercentileBound(0.01) != 0.005 {
 		t.Errorf("%v", one)
 	}
-	if later := all.Since(one); later.Count() != 100 || later.Plus(one).Count() != 110 {
+	if later := all.Since(one); later.Count() != 100 || later.Add(one).Count() != 110 {
 		t.Errorf("%v", later)
 	}
 }

@@ -17,7 +17,7 @@ import (
 const inStep = 5 * time.Second
 
 func TestARestartedAPIServerLosesNoRequest(t *testing.T) {
-	s := begin(t, "api-restart")
+	s := newStage(t, "api-restart")
 	s.backends(3)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -32,7 +32,7 @@ func TestARestartedAPIServerLosesNoRequest(t *testing.T) {
 // While Fairway cannot reach the API, pods are replaced and containers die: Fairway knows endpoints that no longer exist. One
 // of those that it knows always lives.
 func TestAnUnreachableAPIServerLosesNoRequest(t *testing.T) {
-	s := begin(t, "api-unreachable")
+	s := newStage(t, "api-unreachable")
 	s.backends(4)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -105,7 +105,7 @@ func (s *stage) follows() {
 	host := "follows." + s.host
 	route := cluster.Route{Namespace: s.namespace, Name: "follows", Host: host, Service: "backend"}
 	s.must(kube.Route(s.Context(), route))
-	s.served(load.Plan{Host: host})
+	s.awaitServed(load.Plan{Host: host})
 	s.figure("from the API's return to a served change", time.Since(begun).Seconds(), "s", 0)
 	s.figure("from the write of that change", time.Since(settled).Seconds(), "s", inStep.Seconds())
 	s.must(kube.API.NetworkingV1().Ingresses(s.namespace).Delete(s.Context(), route.Name, meta.DeleteOptions{}))

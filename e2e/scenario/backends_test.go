@@ -12,7 +12,7 @@ import (
 
 // Study 1: 5 replicas, then 7, then 5 again; those that go end at once.
 func TestScalingADeploymentLosesNoRequest(t *testing.T) {
-	s := beside(t, "scale")
+	s := newParallelStage(t, "scale")
 	s.backends(5)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -34,7 +34,7 @@ func (s *stage) scale(name string, count int32) {
 }
 
 func TestARollingRestartLosesNoRequest(t *testing.T) {
-	s := beside(t, "restart")
+	s := newParallelStage(t, "restart")
 	s.backends(4)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -53,7 +53,7 @@ func (s *stage) restart(name string) {
 }
 
 func TestKilledBackendContainersLoseNoIdempotentRequest(t *testing.T) {
-	s := beside(t, "kill")
+	s := newParallelStage(t, "kill")
 	s.backends(4)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -82,7 +82,7 @@ func (s *stage) kill(pod core.Pod) {
 
 // IPv4 and IPv6 clients, Services with one family, with the other, and with both.
 func TestDualStackServicesAndEndpointsAreServedToBothFamilies(t *testing.T) {
-	s := beside(t, "dualstack")
+	s := newParallelStage(t, "dualstack")
 	if len(addresses) < 2 || !addresses[1].Is6() {
 		t.Fatalf("Fairway's Service has the addresses %v, not one of each family", addresses)
 	}
@@ -97,7 +97,7 @@ func TestDualStackServicesAndEndpointsAreServedToBothFamilies(t *testing.T) {
 		s.must(kube.Deploy(s.Context(), w))
 		host := name + "." + s.host
 		s.must(kube.Route(s.Context(), cluster.Route{Namespace: s.namespace, Name: name, Host: host, Service: name}))
-		s.served(load.Plan{Host: host})
+		s.awaitServed(load.Plan{Host: host})
 		for _, address := range addresses {
 			s.stream(load.Plan{
 				Host: host, Address: cluster.Join(address, 80), Clients: 5, Rate: s.rate / 6, Reuse: load.NewConnection,

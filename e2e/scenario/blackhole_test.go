@@ -20,7 +20,7 @@ import (
 // One of four endpoints stops answering: its packets are dropped, first so that the node finds out, then so that it does
 // not. The latencies are published and hold on a quiet machine; what the test asserts holds on a busy one.
 func TestABlackHoleBehindOneAddressLosesNoIdempotentRequest(t *testing.T) {
-	s := begin(t, "blackhole")
+	s := newStage(t, "blackhole")
 	s.backends(4)
 	s.impatient()
 	// Many of them wait at once.
@@ -49,7 +49,7 @@ func (s *stage) impatient() {
 		Annotations: map[string]string{"nginx.ingress.kubernetes.io/proxy-connect-timeout": "60"},
 	}))
 	plan := load.Plan{Host: host, Clients: 40, Rate: s.rate / 5, AnswerTimeout: 30 * time.Second}
-	s.served(plan)
+	s.awaitServed(plan)
 	s.stream(plan)
 	s.rate -= plan.Rate
 }
@@ -70,7 +70,7 @@ func (s *stage) blackHole(pod core.Pod) cut {
 		s.more(s.rate)
 	})
 	s.awaitReadiness(pod, true)
-	s.until(at.to.Add(watched))
+	s.runUntil(at.to.Add(watched))
 	return at
 }
 
@@ -83,7 +83,7 @@ func (s *stage) silence(pod core.Pod) cut {
 	before := s.connects()
 	at := s.dropped(pod, func(at cut) {
 		s.hedged(before)
-		s.until(at.to.Add(watched))
+		s.runUntil(at.to.Add(watched))
 	}, "--except-node")
 	s.more(s.rate)
 	return at
@@ -108,8 +108,8 @@ func (s *stage) dropped(pod core.Pod, happens func(cut), options ...string) cut 
 	return at
 }
 
-// until lets the streams run until a time, which may have passed.
-func (s *stage) until(end time.Time) {
+// runUntil lets the streams run until a time, which may have passed.
+func (s *stage) runUntil(end time.Time) {
 	select {
 	case <-s.Context().Done():
 	case <-time.After(time.Until(end)):
@@ -126,11 +126,11 @@ func (s *stage) latencies(what string, cuts []cut) {
 				switch {
 				case span.End.Before(at.from) || span.Begin.After(at.to.Add(watched)):
 				case !span.OK:
-					lost = append(lost, span.Took())
+					lost = append(lost, span.Duration())
 				case span.Begin.After(at.to):
-					after = append(after, span.Took())
+					after = append(after, span.Duration())
 				default:
-					inHand = append(inHand, span.Took())
+					inHand = append(inHand, span.Duration())
 				}
 			}
 		}
@@ -197,11 +197,11 @@ func (s *stage) connectsOf(page metrics.Page, up time.Duration) connects {
 // hedgeOutcomes are those of docs/metrics.md. The budget pays for `won` and `lost`.
 var hedgeOutcomes = []string{"won", "lost", "reused", "moved", "refused"}
 
-// paid is how many hedges the budget has paid for.
-func (c connects) paid() float64 { return c.hedges["won"] + c.hedges["lost"] }
+// hedgeCount is the number of hedges that the budget has paid for.
+func (c connects) hedgeCount() float64 { return c.hedges["won"] + c.hedges["lost"] }
 
 // escaped is how many requests did not wait for a late connect.
-func (c connects) escaped() float64 { return c.paid() + c.hedges["reused"] + c.hedges["moved"] }
+func (c connects) escaped() float64 { return c.hedgeCount() + c.hedges["reused"] + c.hedges["moved"] }
 
 // hedged waits until a replica has hedged a connect. Without one the scenario continues, for its figures.
 func (s *stage) hedged(before map[netip.Addr]connects) {
@@ -229,9 +229,9 @@ func (s *stage) within(before map[netip.Addr]connects) {
 			s.Fatalf("replica %s was not there at the begin", address)
 		}
 		workers := float64(runtime.NumCPU())
-		budget := (now.made+now.retries+now.paid())/10 + 10*workers*(1+math.Ceil(now.up.Seconds()))
-		if now.paid() > budget {
-			s.Errorf("replica %s paid for %v hedges, and its budget was %v: %+v", address, now.paid(), budget, now)
+		budget := (now.made+now.retries+now.hedgeCount())/10 + 10*workers*(1+math.Ceil(now.up.Seconds()))
+		if now.hedgeCount() > budget {
+			s.Errorf("replica %s paid for %v hedges, and its budget was %v: %+v", address, now.hedgeCount(), budget, now)
 		}
 		if now.timedOut > then.timedOut {
 			s.Errorf("replica %s answered %v requests with the connect timeout", address, now.timedOut-then.timedOut)

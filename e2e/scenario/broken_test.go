@@ -23,7 +23,7 @@ import (
 
 // Objects that are wrong hurt themselves alone, and an Event on each says why in the words of `fairway check`.
 func TestBrokenObjectsHurtOnlyThemselvesAndAreToldWhy(t *testing.T) {
-	s := beside(t, "broken")
+	s := newParallelStage(t, "broken")
 	s.backends(2)
 	s.traffic(load.Plan{})
 	broken := s.broken()
@@ -38,7 +38,7 @@ func TestBrokenObjectsHurtOnlyThemselvesAndAreToldWhy(t *testing.T) {
 				s.noted("Ingress", name, problem.Problem, problem.Consequence)
 			}
 		}
-		s.served(load.Plan{Host: s.host})
+		s.awaitServed(load.Plan{Host: s.host})
 		s.more(s.rate)
 		for _, ingress := range broken {
 			s.must(kube.API.NetworkingV1().Ingresses(s.namespace).Delete(s.Context(), ingress.Name, meta.DeleteOptions{}))
@@ -138,7 +138,7 @@ func (s *stage) noted(kind, name string, words ...string) {
 	s.must(cluster.Eventually(s.Context(), promptly, what, func(ctx context.Context) (bool, string, error) {
 		notes, err := kube.EventNotes(ctx, s.namespace, kind, name)
 		for _, note := range notes {
-			if saysAll(note, words) {
+			if containsAll(note, words) {
 				return true, "", nil
 			}
 		}
@@ -146,7 +146,7 @@ func (s *stage) noted(kind, name string, words ...string) {
 	}))
 }
 
-func saysAll(note string, words []string) bool {
+func containsAll(note string, words []string) bool {
 	for _, word := range words {
 		if !strings.Contains(note, word) {
 			return false

@@ -40,17 +40,17 @@ func (s *stage) certify(name, host string) string {
 }
 
 func TestARotatedCertificateIsShownByEveryReplicaAndLosesNoRequest(t *testing.T) {
-	s := beside(t, "rotation")
+	s := newParallelStage(t, "rotation")
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))
 	plan := s.secure("own", s.host)
-	s.served(plan)
+	s.awaitServed(plan)
 	s.traffic(plan)
 	var slowest time.Duration
 	rotations := 0
 	s.repeat(func() {
 		begun := time.Now()
 		serial := s.certify("own", s.host)
-		s.everywhere(plan, "is served with certificate "+serial, func(sight load.Sight) bool {
+		s.awaitOnEveryReplica(plan, "is served with certificate "+serial, func(sight load.Sight) bool {
 			return sight.Class == load.OK && sight.Serial == serial
 		})
 		slowest = max(slowest, time.Since(begun))
@@ -72,17 +72,17 @@ func (s *stage) figure(name string, value float64, unit string, promise float64)
 
 // A Secret that breaks keeps its last good certificate; one that goes leaves its own host to the default certificate.
 func TestABrokenOrRemovedSecretHurtsAtMostItsOwnHost(t *testing.T) {
-	s := beside(t, "removal")
+	s := newParallelStage(t, "removal")
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))
 	kept, lost := s.secure("kept", s.host), s.secure("lost", "lost."+s.host)
-	s.served(kept)
-	s.served(lost)
+	s.awaitServed(kept)
+	s.awaitServed(lost)
 	s.traffic(kept)
 	s.repeat(func() {
 		s.must(kube.Secret(s.Context(), s.namespace, "kept", []byte("no certificate"), []byte("no key")))
 		s.noted("Secret", "kept")
 		s.more(s.rate)
-		s.served(kept)
+		s.awaitServed(kept)
 
 		s.must(kube.API.CoreV1().Secrets(s.namespace).Delete(s.Context(), "lost", meta.DeleteOptions{}))
 		s.shown(lost.Host, "the default certificate", func(serial string) bool { return !s.isOwn(serial) })
@@ -90,7 +90,7 @@ func TestABrokenOrRemovedSecretHurtsAtMostItsOwnHost(t *testing.T) {
 
 		serial := s.certify("lost", lost.Host)
 		s.shown(lost.Host, "certificate "+serial, func(shown string) bool { return shown == serial })
-		s.served(lost)
+		s.awaitServed(lost)
 		serial = s.certify("kept", s.host)
 		s.shown(s.host, "certificate "+serial, func(shown string) bool { return shown == serial })
 	})
@@ -103,17 +103,17 @@ func (s *stage) isOwn(serial string) bool { return len(serial) < 10 }
 // shown waits until every replica shows clients of the host the certificate that is right.
 func (s *stage) shown(host, what string, right func(serial string) bool) {
 	s.Helper()
-	s.everywhere(load.Plan{Host: host, TLS: certificate.Anyone(host)}, "is shown with "+what, func(sight load.Sight) bool {
+	s.awaitOnEveryReplica(load.Plan{Host: host, TLS: certificate.UnverifiedClient(host)}, "is shown with "+what, func(sight load.Sight) bool {
 		return sight.Serial != "" && right(sight.Serial)
 	})
 }
 
 // Fairway may not read the Secrets of one namespace: only its hosts lack their certificate, until it may.
 func TestARefusedSecretHurtsItsNamespaceAlone(t *testing.T) {
-	s := beside(t, "granted")
+	s := newParallelStage(t, "granted")
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))
 	plan := s.secure("own", s.host)
-	s.served(plan)
+	s.awaitServed(plan)
 	s.traffic(plan)
 	attempt := 0
 	s.repeat(func() {
@@ -128,7 +128,7 @@ func TestARefusedSecretHurtsItsNamespaceAlone(t *testing.T) {
 		other.noted("Ingress", "own")
 		s.more(s.rate)
 		s.must(kube.Grant(s.Context(), other.namespace, fairwayNamespace, fairwayName))
-		other.served(refused)
+		other.awaitServed(refused)
 	})
 	s.finish()
 }

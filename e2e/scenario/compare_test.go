@@ -18,14 +18,14 @@ const redirectAnnotation = "nginx.ingress.kubernetes.io/temporal-redirect"
 // `fairway compare --kubernetes` makes its probes of the objects in the cluster. Two replicas answer alike; a Fairway that
 // does not know an annotation differs where the annotation decides, and nowhere else.
 func TestFairwayCompareReadsTheClusterAndExplainsWhatDiffers(t *testing.T) {
-	s := beside(t, "compare")
+	s := newParallelStage(t, "compare")
 	s.backends(1)
 	moved := cluster.Route{
 		Namespace: s.namespace, Name: "moved", Host: s.host, Path: "/moved", Service: "backend",
 		Annotations: map[string]string{redirectAnnotation: "https://elsewhere.example/"},
 	}
 	s.must(kube.Route(s.Context(), moved))
-	s.everywhere(load.Plan{Host: s.host, Path: "/moved"}, "is redirected", func(sight load.Sight) bool { return sight.Class == "status 302" })
+	s.awaitOnEveryReplica(load.Plan{Host: s.host, Path: "/moved"}, "is redirected", func(sight load.Sight) bool { return sight.Class == "status 302" })
 	unaware, _ := s.run("--annotations-prefix=unknown.example")
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -35,7 +35,7 @@ func TestFairwayCompareReadsTheClusterAndExplainsWhatDiffers(t *testing.T) {
 			s.Fatalf("two replicas are compared, and there is %v", replicas)
 		}
 		one, other := replicaSides(replicas[0]), replicaSides(replicas[1])
-		s.alike(s.compared(one, other, 0))
+		s.requireEqual(s.compared(one, other, 0))
 		s.differs(s.compared(one, unaware.side(), 1), moved)
 	})
 	s.finish()
@@ -93,7 +93,7 @@ func (s *stage) compared(from, to string, code int) comparison {
 	return found
 }
 
-func (s *stage) alike(found comparison) {
+func (s *stage) requireEqual(found comparison) {
 	s.Helper()
 	if found.Probes.Identical != found.Probes.Planned || len(found.Differences) > 0 {
 		s.Errorf("two replicas differ: %+v", found)

@@ -16,11 +16,11 @@ import (
 // After `fairway wait` returns, the next answer of every replica is by the change that was waited for; and all replicas
 // name it alike.
 func TestFairwayWaitReturnsWhenEveryReplicaServesAChange(t *testing.T) {
-	s := begin(t, "converge")
+	s := newStage(t, "converge")
 	targets := s.targets()
 	route := cluster.Route{Namespace: s.namespace, Name: "moving", Host: s.host, Service: targets[0].service}
 	s.must(kube.Route(t.Context(), route))
-	s.served(load.Plan{Host: s.host})
+	s.awaitServed(load.Plan{Host: s.host})
 	s.scaleFairway(3)
 	defer s.scaleFairway(fairwayReplicas)
 	s.traffic(load.Plan{})

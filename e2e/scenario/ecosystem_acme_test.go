@@ -67,7 +67,7 @@ func (s *stage) acme() *acme {
 	}
 	s.Cleanup(func() {
 		if installed == nil {
-			s.tellOf(acmeNamespace)
+			s.printPodsAndLogs(acmeNamespace)
 			// A second attempt starts from the beginning.
 			s.must(kube.DeleteNamespace(context.Background(), acmeNamespace))
 		}
@@ -85,8 +85,8 @@ func (s *stage) acme() *acme {
 	return made
 }
 
-// tellOf prints the pods of a namespace and the end of their logs.
-func (s *stage) tellOf(namespace string) {
+// printPodsAndLogs prints the pods of a namespace and the end of their logs.
+func (s *stage) printPodsAndLogs(namespace string) {
 	s.kubectlSays("get", "pods", "-n", namespace, "-o", "wide")
 	for _, name := range []string{"cert-manager", "pebble", "dns"} {
 		s.kubectlSays("logs", "-n", namespace, "deployment/"+name, fmt.Sprintf("--tail=%d", told))
@@ -230,13 +230,13 @@ func (s *stage) apply(objects string) {
 func (s *stage) resolves(host, address string) {
 	s.Helper()
 	// An address is added to those before.
-	s.tellDNS("/clear-a", map[string]any{"host": host})
+	s.configureDNS("/clear-a", map[string]any{"host": host})
 	if address != "" {
-		s.tellDNS("/add-a", map[string]any{"host": host, "addresses": []string{address}})
+		s.configureDNS("/add-a", map[string]any{"host": host, "addresses": []string{address}})
 	}
 }
 
-func (s *stage) tellDNS(path string, what map[string]any) {
+func (s *stage) configureDNS(path string, what map[string]any) {
 	s.Helper()
 	text, err := json.Marshal(what)
 	s.must(err)
@@ -315,7 +315,7 @@ func (s *stage) pending(host string, words ...string) {
 	s.must(cluster.Eventually(s.Context(), issuing, what, func(ctx context.Context) (bool, string, error) {
 		reasons := s.reasons(ctx)
 		for _, each := range strings.Split(reasons, " | ") {
-			if strings.HasPrefix(each, host+": ") && saysAll(each, words) {
+			if strings.HasPrefix(each, host+": ") && containsAll(each, words) {
 				return true, "", nil
 			}
 		}

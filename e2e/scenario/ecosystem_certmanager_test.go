@@ -42,7 +42,7 @@ func (s *stage) annotated(name, host, issuer string, more map[string]string) {
 // showsEverywhere waits until every replica of Fairway presents the certificate.
 func (s *stage) showsEverywhere(host, serial string) {
 	s.Helper()
-	s.everywhere(s.trusting(host), "is served with certificate "+serial, func(sight load.Sight) bool {
+	s.awaitOnEveryReplica(s.trusting(host), "is served with certificate "+serial, func(sight load.Sight) bool {
 		return sight.Class == load.OK && sight.Serial == serial
 	})
 }
@@ -65,7 +65,7 @@ func (t *timed) renewed(took, until time.Duration) {
 // cert-manager solves the challenges of an Ingress through Fairway: with an Ingress of its own, and with a path that it adds to the
 // Ingress (edit in place). No request over TLS fails while certificates are renewed and other ones cannot be had, or are taken away.
 func TestEcosystemCertManagerRenewsTheCertificateOfAnIngress(t *testing.T) {
-	s := begin(t, "cert-ingress")
+	s := newStage(t, "cert-ingress")
 	s.rate, s.requests = acmeRate, 0
 	s.serveGateways()
 	s.acme()
@@ -87,7 +87,7 @@ func TestEcosystemCertManagerRenewsTheCertificateOfAnIngress(t *testing.T) {
 			times.renewed(s.renewed(each.name, int64(round+2), func(serial string) { s.showsEverywhere(each.host, serial) }))
 		}
 	}
-	s.leftNothing()
+	s.awaitChallengesGone()
 	s.misled("lost." + s.host)
 	s.unsolved("nobody." + s.host)
 	s.replaced("other", "other."+s.host)
@@ -96,8 +96,8 @@ func TestEcosystemCertManagerRenewsTheCertificateOfAnIngress(t *testing.T) {
 	s.finish()
 }
 
-// leftNothing waits until the objects of cert-manager's challenges are gone, also from the edited Ingress.
-func (s *stage) leftNothing() {
+// awaitChallengesGone waits until the objects of cert-manager's challenges are gone, also from the edited Ingress.
+func (s *stage) awaitChallengesGone() {
 	s.Helper()
 	s.must(cluster.Eventually(s.Context(), issuing, "nothing of the challenges is left", func(ctx context.Context) (bool, string, error) {
 		list, err := kube.API.NetworkingV1().Ingresses(s.namespace).List(ctx, meta.ListOptions{})
@@ -153,7 +153,7 @@ func (s *stage) replaced(name, host string) {
 // With --host-ownership namespace a challenge for a host of another namespace is refused, both objects say so, and the owner of the
 // host keeps being served.
 func TestEcosystemCertManagerCannotHaveTheHostOfAnotherNamespace(t *testing.T) {
-	s := begin(t, "cert-owned")
+	s := newStage(t, "cert-owned")
 	s.rate, s.requests = acmeRate, 0
 	s.serveGateways()
 	s.acme()
@@ -278,7 +278,7 @@ spec: {secretName: lost, dnsNames: [%s], issuerRef: {kind: ClusterIssuer, name: 
 // cert-manager solves the challenge of a Gateway with an HTTPRoute, and the Gateway's listener gets its first certificate and every
 // later one.
 func TestEcosystemCertManagerRenewsTheCertificateOfAGateway(t *testing.T) {
-	s := begin(t, "cert-route")
+	s := newStage(t, "cert-route")
 	s.rate, s.requests = acmeRate, 0
 	s.serveGateways()
 	s.acme()
@@ -293,7 +293,7 @@ func TestEcosystemCertManagerRenewsTheCertificateOfAGateway(t *testing.T) {
 
 // The same for the listeners of a ListenerSet, to which cert-manager attaches the HTTPRoute of the challenge.
 func TestEcosystemCertManagerRenewsTheCertificateOfAListenerSet(t *testing.T) {
-	s := begin(t, "cert-listeners")
+	s := newStage(t, "cert-listeners")
 	s.rate, s.requests = acmeRate, 0
 	s.serveGateways()
 	s.acme()

@@ -112,8 +112,8 @@ func (z *zone) change(kind string, records []record) {
 	}
 }
 
-// look is the addresses of a name, every change so far, and how often the records were read.
-func (z *zone) look(name string) (targets, history []string, syncs int) {
+// recordsOf is the addresses of a name, every change so far, and how often the records were read.
+func (z *zone) recordsOf(name string) (targets, history []string, syncs int) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	for _, each := range z.records {
@@ -132,7 +132,7 @@ func (s *stage) named(z *zone, name string, wanted ...string) time.Duration {
 	slices.Sort(wanted)
 	s.must(cluster.Eventually(s.Context(), time.Minute, fmt.Sprintf("%s has the addresses %v", name, wanted),
 		func(context.Context) (bool, string, error) {
-			found, history, _ := z.look(name)
+			found, history, _ := z.recordsOf(name)
 			return slices.Equal(found, wanted), fmt.Sprintf("%v; the last changes: %q", found, history[max(0, len(history)-6):]), nil
 		}))
 	return time.Since(begun)
@@ -142,12 +142,12 @@ func (s *stage) named(z *zone, name string, wanted ...string) time.Duration {
 // length.
 func (s *stage) changes(z *zone, since int) []string {
 	s.Helper()
-	_, _, before := z.look("")
+	_, _, before := z.recordsOf("")
 	s.must(cluster.Eventually(s.Context(), time.Minute, "external-dns looks twice more", func(context.Context) (bool, string, error) {
-		_, _, now := z.look("")
+		_, _, now := z.recordsOf("")
 		return now >= before+2, fmt.Sprint(now - before), nil
 	}))
-	_, history, _ := z.look("")
+	_, history, _ := z.recordsOf("")
 	return history[since:]
 }
 
@@ -208,7 +208,7 @@ func spelled(addresses []netip.Addr) []string {
 // external-dns gives names the addresses that Fairway writes into the status of Ingresses, Gateways and what is attached to them. They
 // appear, change and go with the objects; while Fairway is rolled, and its leader deleted, no record is touched.
 func TestEcosystemExternalDNSKeepsTheRecordsOfEveryHost(t *testing.T) {
-	s := begin(t, "external-dns")
+	s := newStage(t, "external-dns")
 	s.rate, s.requests = acmeRate, 0
 	s.serveGateways()
 	z, provider := s.newZone()
@@ -233,7 +233,7 @@ spec:
 
 	s.traffic(load.Plan{})
 	s.more(s.rate)
-	s.untouched(z)
+	s.rollWithUnchangedRecords(z)
 	s.moved(z, ofGateway)
 	s.bareMetal(z)
 	for _, each := range []string{"ingress/backend", "httproute/gateway", "listenerset/team"} {
@@ -253,10 +253,10 @@ spec:
 	}
 }
 
-// untouched rolls Fairway to another image and back and deletes its leader: not one record may change.
-func (s *stage) untouched(z *zone) {
+// rollWithUnchangedRecords rolls Fairway to another image and back and deletes its leader: not one record may change.
+func (s *stage) rollWithUnchangedRecords(z *zone) {
 	s.Helper()
-	_, before, synced := z.look("")
+	_, before, synced := z.recordsOf("")
 	for _, image := range []string{testbed.Next, testbed.Image} {
 		s.must(upgrade(s.Context(), image, gatewayAPI...))
 		s.must(kube.AwaitSettled(s.Context(), fairwayNamespace, fairwayName))
@@ -269,7 +269,7 @@ func (s *stage) untouched(z *zone) {
 	if changed := s.changes(z, len(before)); len(changed) > 0 {
 		s.Errorf("while Fairway was rolled, external-dns made %d changes: %s", len(changed), strings.Join(changed, "; "))
 	}
-	_, _, now := z.look("")
+	_, _, now := z.recordsOf("")
 	s.figure("synchronizations while Fairway was rolled", float64(now-synced), "", 0)
 }
 
@@ -285,7 +285,7 @@ func (s *stage) moved(z *zone, ofGateway []string) {
 // in between.
 func (s *stage) bareMetal(z *zone) {
 	s.Helper()
-	_, before, _ := z.look("")
+	_, before, _ := z.recordsOf("")
 	publish := func(values ...string) {
 		s.Helper()
 		s.must(upgrade(s.Context(), testbed.Image, append(values, gatewayAPI...)...))

@@ -117,8 +117,8 @@ func (s *stage) objects(name, text string) {
 	s.must(err)
 }
 
-// tellLog prints the log of a program when the scenario has failed.
-func (s *stage) tellLog(program string) {
+// printLogOnFailure prints the log of a program when the scenario has failed.
+func (s *stage) printLogOnFailure(program string) {
 	if !s.Failed() {
 		return
 	}
@@ -315,8 +315,8 @@ func (o *login) ask(ctx context.Context, host, path string) (*http.Response, []b
 	return answer, body, err
 }
 
-// page waits until a script is true in the page.
-func (o *login) page(what, script string) {
+// awaitPage waits until a script is true in the page.
+func (o *login) awaitPage(what, script string) {
 	o.Helper()
 	o.must(cluster.Eventually(o.Context(), promptly, "the browser shows "+what, func(ctx context.Context) (bool, string, error) {
 		var got struct {
@@ -334,16 +334,16 @@ func (o *login) picture(name string) {
 	o.must(o.browser.Picture(o.Context(), filepath.Join(testbed.Results, o.name+"-"+name+".png")))
 }
 
-// asked opens a guarded address and waits for the form of the provider.
-func (o *login) asked(host, path string) {
+// openGuarded opens a guarded address and waits for the form of the provider.
+func (o *login) openGuarded(host, path string) {
 	o.Helper()
 	o.must(o.browser.Open(o.Context(), "https://"+host+"."+o.domain+path))
-	o.page("the form of the provider", "location.host === 'login."+o.domain+"' && "+o.product.form)
-	o.left()
+	o.awaitPage("the form of the provider", "location.host === 'login."+o.domain+"' && "+o.product.form)
+	o.markPage()
 }
 
-// left marks the page that is shown, so that it is not taken for the next one.
-func (o *login) left() {
+// markPage marks the page that is shown, so that it is not taken for the next one.
+func (o *login) markPage() {
 	o.Helper()
 	o.must(o.browser.Evaluate(o.Context(), "void(document.before = true)", nil))
 }
@@ -357,11 +357,11 @@ func (o *login) fills(name string) {
 // logsIn: a user who opens an address logs in once, and returns to that address.
 func (o *login) logsIn(host, name, path, picture string) {
 	o.Helper()
-	o.asked(host, path)
+	o.openGuarded(host, path)
 	o.picture("form")
 	begun := time.Now()
 	o.fills(name)
-	o.page("what is guarded", "location.host === '"+host+"."+o.domain+"' && document.getElementById('guarded')")
+	o.awaitPage("what is guarded", "location.host === '"+host+"."+o.domain+"' && document.getElementById('guarded')")
 	if picture == name {
 		o.figure("from the form to the guarded page, "+name, float64(time.Since(begun).Milliseconds()), "ms", 0)
 	}
@@ -390,7 +390,7 @@ func (o *login) fails(what string, action func(), statuses ...int) {
 	for _, status := range statuses {
 		fmt.Fprintf(&text, "|| performance.getEntriesByType('navigation')[0].responseStatus === %d ", status)
 	}
-	o.page("an error, "+what, "!document.before && document.readyState === 'complete' && (false "+text.String()+")")
+	o.awaitPage("an error, "+what, "!document.before && document.readyState === 'complete' && (false "+text.String()+")")
 	took := time.Since(begun)
 	o.picture(strings.ReplaceAll(what, " ", "-"))
 	o.figure("until the browser shows the error, "+what, float64(took.Milliseconds()), "ms", 0)

@@ -21,8 +21,8 @@ var oauth2ProxyObjects string
 // and oauth2-proxy fail in the middle of it.
 func TestEcosystemOAuth2ProxyGuardsAHost(t *testing.T) {
 	begun := time.Now()
-	s := begin(t, "oauth2-proxy")
-	s.Cleanup(func() { s.tellLog("oauth2-proxy") })
+	s := newStage(t, "oauth2-proxy")
+	s.Cleanup(func() { s.printLogOnFailure("oauth2-proxy") })
 	o := newLogin(s, oauth2ProxyObjects, certified(nil), "@IMAGE@", testbed.ProgramImage("oauth2-proxy"))
 	o.cookieDomain = o.domain
 	s.must(kube.AwaitSettled(s.Context(), s.namespace, "oauth2-proxy"))
@@ -30,7 +30,7 @@ func TestEcosystemOAuth2ProxyGuardsAHost(t *testing.T) {
 	o.guards()
 	o.logsIn("app", "alice", deepLink, "alice")
 	o.hasSession("alice")
-	o.talks("alice")
+	o.checkWebSocket("alice")
 	o.refreshes(1)
 	o.logsOut()
 	// The session of somebody with many groups does not fit into one cookie, nor into two.
@@ -78,8 +78,8 @@ func (o *login) hasSession(name string) {
 	}
 }
 
-// talks: a WebSocket passes with the session, and not without.
-func (o *login) talks(name string) {
+// checkWebSocket checks that a WebSocket passes with the session, and not without.
+func (o *login) checkWebSocket(name string) {
 	o.Helper()
 	var line string
 	o.must(o.browser.Evaluate(o.Context(), `new Promise((done, failed) => {
@@ -162,7 +162,7 @@ func (o *login) keepsApart(name string) {
 	outside()
 	for range 3 {
 		o.must(o.browser.Open(o.Context(), "https://kept."+o.domain+"/"))
-		o.page("what is guarded", "location.host === 'kept."+o.domain+"' && document.getElementById('guarded')")
+		o.awaitPage("what is guarded", "location.host === 'kept."+o.domain+"' && document.getElementById('guarded')")
 		var got seen
 		o.must(o.browser.Evaluate(o.Context(), "JSON.parse(document.getElementById('guarded').innerText)", &got))
 		if got.User != name {
@@ -178,13 +178,13 @@ func (o *login) logsOut() {
 	end := "https%3A%2F%2Flogin." + o.domain + "%2Fsession%2Fend%3Fclient_id%3Dfairway%26post_logout_redirect_uri%3Dhttps%253A%252F%252Fapp." +
 		o.domain + "%252F"
 	o.must(o.browser.Open(o.Context(), "https://app."+o.domain+"/oauth2/sign_out?rd="+end))
-	o.page("the question whether to log out", "document.getElementById('yes')")
+	o.awaitPage("the question whether to log out", "document.getElementById('yes')")
 	o.picture("logout")
 	if left := o.session(); len(left) > 0 {
 		o.Errorf("after the logout the browser still has %v", left)
 	}
 	o.must(o.browser.Evaluate(o.Context(), "setTimeout(() => document.getElementById('yes').click()); 0", nil))
-	o.page("the form of the provider", "location.host === 'login."+o.domain+"' && document.getElementById('login')")
+	o.awaitPage("the form of the provider", "location.host === 'login."+o.domain+"' && document.getElementById('login')")
 }
 
 // renewal is --cookie-refresh.
@@ -246,7 +246,7 @@ func (o *login) rolls() {
 func (o *login) providerGone() {
 	o.Helper()
 	o.must(o.browser.Forget(o.Context()))
-	o.asked("app", deepLink)
+	o.openGuarded("app", deepLink)
 	o.stopProvider()
 	o.fails("provider gone at its form", func() { o.fills("alice") }, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout)
 	o.recovers()
@@ -256,13 +256,13 @@ func (o *login) providerGone() {
 func (o *login) providerGoneBeforeTheToken() {
 	o.Helper()
 	o.must(o.browser.Forget(o.Context()))
-	o.asked("app", deepLink)
+	o.openGuarded("app", deepLink)
 	o.must(o.browser.Hold(o.Context(), "*/oauth2/callback*"))
 	o.fills("alice")
 	held, err := o.browser.AwaitHeld(o.Context())
 	o.must(err)
 	o.stopProvider()
-	o.fails("provider gone before the token", func() { o.must(o.browser.LetGo(o.Context(), held)) }, http.StatusInternalServerError)
+	o.fails("provider gone before the token", func() { o.must(o.browser.ContinueRequest(o.Context(), held)) }, http.StatusInternalServerError)
 	o.recovers()
 }
 
@@ -270,7 +270,7 @@ func (o *login) providerGoneBeforeTheToken() {
 func (o *login) providerSilent() {
 	o.Helper()
 	o.must(o.browser.Forget(o.Context()))
-	o.asked("app", deepLink)
+	o.openGuarded("app", deepLink)
 	o.must(o.provider.Process.Signal(syscall.SIGSTOP))
 	o.fails("provider silent at its form", func() { o.fills("alice") }, http.StatusGatewayTimeout)
 	o.stopProvider()
@@ -285,7 +285,7 @@ func (o *login) guardGone() {
 	o.must(kube.AwaitSettled(o.Context(), o.namespace, "oauth2-proxy"))
 	for _, host := range []string{"app", "shared"} {
 		o.get(host, deepLink, http.StatusInternalServerError)
-		o.left()
+		o.markPage()
 		o.fails("oauth2-proxy gone for "+host, func() { o.must(o.browser.Begin(o.Context(), "https://"+host+"."+o.domain+deepLink)) },
 			http.StatusInternalServerError)
 	}

@@ -33,7 +33,7 @@ const tokenLifetime = 12 * time.Second
 // rotate, the provider fails in the middle of it, and it ends sessions.
 func TestEcosystemOIDCGuardsAHost(t *testing.T) {
 	begun := time.Now()
-	s := begin(t, "oidc")
+	s := newStage(t, "oidc")
 	app := "https://app." + s.name + ".example"
 	o := newOIDC(s, "sub", `["email", "groups"]`, certified(map[string]any{
 		"ttl":       map[string]any{"AccessToken": tokenLifetime.Seconds(), "IdToken": tokenLifetime.Seconds()},
@@ -61,7 +61,7 @@ func TestEcosystemOIDCGuardsAHost(t *testing.T) {
 // The same with Keycloak, which most users have.
 func TestEcosystemKeycloakGuardsAHost(t *testing.T) {
 	begun := time.Now()
-	o := newOIDC(begin(t, "keycloak"), "preferred_username", `["email", "profile"]`, keycloak())
+	o := newOIDC(newStage(t, "keycloak"), "preferred_username", `["email", "profile"]`, keycloak())
 	o.logsIn("app", "alice", deepLink, "alice")
 	o.rolls()
 	o.pauses()
@@ -173,7 +173,7 @@ func (o *oidc) providerEnds() {
 		o.Fatalf("replicas answer a session %v", statuses)
 	}
 	o.must(o.browser.Open(o.Context(), "https://login."+o.domain+o.product.logout))
-	o.page("the question whether to log out", o.product.yes)
+	o.awaitPage("the question whether to log out", o.product.yes)
 	begun := time.Now()
 	o.must(o.browser.Evaluate(o.Context(), "setTimeout(() => "+o.product.yes+".click()); 0", nil))
 	o.must(cluster.Eventually(o.Context(), promptly, "the session has ended at every replica", func(context.Context) (bool, string, error) {
@@ -226,10 +226,10 @@ func (o *oidc) logsOut(asks bool) {
 	o.logsIn("app", "alice", deepLink, "before-logout")
 	o.must(o.browser.Open(o.Context(), "https://app."+o.domain+"/oauth2/logout"))
 	if asks {
-		o.page("the question whether to log out", o.product.yes)
+		o.awaitPage("the question whether to log out", o.product.yes)
 		o.must(o.browser.Evaluate(o.Context(), "setTimeout(() => "+o.product.yes+".click()); 0", nil))
 	}
-	o.page("the form of the provider", "location.host === 'login."+o.domain+"' && "+o.product.form)
+	o.awaitPage("the form of the provider", "location.host === 'login."+o.domain+"' && "+o.product.form)
 	if left := o.session(); len(left) > 0 {
 		o.Errorf("after the logout the browser still has %v", left)
 	}
@@ -240,7 +240,7 @@ func (o *oidc) logsOut(asks bool) {
 func (o *oidc) providerGoneAtItsForm() {
 	o.Helper()
 	o.must(o.browser.Forget(o.Context()))
-	o.asked("app", deepLink)
+	o.openGuarded("app", deepLink)
 	o.stopProvider()
 	o.fails("provider gone at its form", func() { o.fills("alice") }, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout)
 	o.recovers()
@@ -249,13 +249,13 @@ func (o *oidc) providerGoneAtItsForm() {
 // providerGoneBeforeTheToken: the provider dies before Fairway can redeem the code.
 func (o *oidc) providerGoneBeforeTheToken() {
 	o.Helper()
-	o.asked("app", deepLink)
+	o.openGuarded("app", deepLink)
 	o.must(o.browser.Hold(o.Context(), "*/oauth2/callback*"))
 	o.fills("alice")
 	held, err := o.browser.AwaitHeld(o.Context())
 	o.must(err)
 	o.stopProvider()
-	o.fails("provider gone before the token", func() { o.must(o.browser.LetGo(o.Context(), held)) }, http.StatusBadGateway,
+	o.fails("provider gone before the token", func() { o.must(o.browser.ContinueRequest(o.Context(), held)) }, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout)
 	if left := o.session(); len(left) > 0 {
 		o.Errorf("a login that failed has begun the session %v", left)

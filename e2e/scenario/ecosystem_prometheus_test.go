@@ -67,8 +67,8 @@ func (s *stage) prometheus() {
 	})
 }
 
-// asks returns the response of Prometheus's API.
-func asks(ctx context.Context, path string, values url.Values, data any) error {
+// query returns the response of Prometheus's API.
+func query(ctx context.Context, path string, values url.Values, data any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+prometheusAddress+"/api/v1/"+path+"?"+values.Encode(), nil)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func asks(ctx context.Context, path string, values url.Values, data any) error {
 // results is how many series an expression gives.
 func results(ctx context.Context, expression string) (int, error) {
 	var found struct{ Result []json.RawMessage }
-	err := asks(ctx, "query", url.Values{"query": {expression}}, &found)
+	err := query(ctx, "query", url.Values{"query": {expression}}, &found)
 	return len(found.Result), err
 }
 
@@ -138,12 +138,12 @@ func (s *stage) dashboard() []string {
 // A real Prometheus scrapes Fairway: every expression of the dashboard is valid, and gives a result unless nothing happened that it
 // counts; every alert can be evaluated, and every metric that they name is there.
 func TestEcosystemPrometheusHasWhatDashboardAndAlertsAskFor(t *testing.T) {
-	s := begin(t, "prometheus")
+	s := newStage(t, "prometheus")
 	s.rate, s.requests = acmeRate, 0
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))
 	s.must(kube.Deploy(t.Context(), s.workload("canary", 1)))
 	plan := s.secure("own", s.host)
-	s.served(plan)
+	s.awaitServed(plan)
 	// A canary, and an Ingress whose Service does not exist.
 	canary := map[string]string{"nginx.ingress.kubernetes.io/canary": "true", "nginx.ingress.kubernetes.io/canary-weight": "50"}
 	s.must(kube.Route(s.Context(), cluster.Route{Namespace: s.namespace, Name: "canary", Host: s.host, Service: "canary", Annotations: canary}))
@@ -191,7 +191,7 @@ func (s *stage) alertsEvaluated() {
 				Rules []struct{ Name, Health, LastError string }
 			}
 		}
-		if err := asks(ctx, "rules", nil, &found); err != nil {
+		if err := query(ctx, "rules", nil, &found); err != nil {
 			return false, "", err
 		}
 		alerts = nil
@@ -214,7 +214,7 @@ func (s *stage) metricsExist(expressions []string) {
 	alerts, err := os.ReadFile(filepath.Join(testbed.Chart, "files/alerts.yaml"))
 	s.must(err)
 	var names []string
-	s.must(asks(s.Context(), "label/__name__/values", nil, &names))
+	s.must(query(s.Context(), "label/__name__/values", nil, &names))
 	wanted := metricName.FindAllString(strings.Join(expressions, "\n")+string(alerts), -1)
 	slices.Sort(wanted)
 	wanted = slices.Compact(wanted)

@@ -17,7 +17,7 @@ import (
 func TestEcosystemArgoRolloutsShiftsAnHTTPRoute(t *testing.T) {
 	program := os.Getenv("E2E_ROLLOUTS_GATEWAY_PLUGIN")
 	begun := time.Now()
-	s := begin(t, "rollouts-gateway")
+	s := newStage(t, "rollouts-gateway")
 	s.serveGateways()
 	s.must(kube.Gateway(s.Context(), s.namespace, gatewayName, "HTTP", 80))
 	found, err := kube.GatewayAddress(s.Context(), s.namespace, gatewayName)

@@ -28,7 +28,7 @@ var rolloutObjects string
 // Argo Rollouts shifts requests with the annotations of a canary Ingress, which it makes itself.
 func TestEcosystemArgoRolloutsShiftsAnIngress(t *testing.T) {
 	begun := time.Now()
-	s := begin(t, "rollouts")
+	s := newStage(t, "rollouts")
 	s.must(kube.Route(s.Context(), cluster.Route{Namespace: s.namespace, Name: "web", Host: s.host, Service: "stable"}))
 	r := newRollout(s, cluster.Join(addresses[0], 80), rolloutWords{
 		routing: "{nginx: {stableIngress: web, additionalIngressAnnotations: {canary-by-header: X-Canary}}}",
@@ -60,7 +60,7 @@ func newRollout(s *stage, address string, words rolloutWords) *rollout {
 	if words.plugins == "" {
 		words.plugins = s.TempDir()
 	}
-	s.Cleanup(func() { s.tellLog("argo-rollouts") })
+	s.Cleanup(func() { s.printLogOnFailure("argo-rollouts") })
 	module, err := testbed.ModuleFolder(s.Context(), "argo-rollouts", "github.com/argoproj/argo-rollouts")
 	s.must(err)
 	_, err = testbed.Kubectl(s.Context(), "apply", "--server-side", "-k", filepath.Join(module, "manifests", "crds"))
@@ -75,7 +75,7 @@ func newRollout(s *stage, address string, words rolloutWords) *rollout {
 		"@PLUGINS@", words.plugins, "@CONFIGURATION@", words.configuration).Replace(rolloutObjects))
 	s.must(kube.AwaitSettled(s.Context(), s.namespace, "argo-rollouts"))
 	r.reaches("Healthy", -1)
-	s.answers(address)
+	s.awaitServedAt(address)
 	s.rate = how.beside
 	s.traffic(load.Plan{Address: address})
 	return r
@@ -124,7 +124,7 @@ func (r *rollout) aborts(headers map[string]string) {
 func (r *rollout) publish(begun time.Time) {
 	r.Helper()
 	// Every request of the streams counts, whatever shifted.
-	r.more(max(r.rate, r.requests-r.answered()))
+	r.more(max(r.rate, r.requests-r.requestCount()))
 	r.figure("wall time", time.Since(begun).Seconds(), "s", 0)
 	r.finish()
 }

@@ -19,7 +19,7 @@ import (
 
 // Study 3: the controller's own replicas go from 5 to 7 and back.
 func TestScalingFairwayLosesNoRequest(t *testing.T) {
-	s := begin(t, "fairway-scale")
+	s := newStage(t, "fairway-scale")
 	s.backends(3)
 	s.scaleFairway(5)
 	defer s.scaleFairway(fairwayReplicas)
@@ -41,7 +41,7 @@ func (s *stage) scaleFairway(count int32) {
 }
 
 func TestRollingFairwayToANewImageLosesNoRequest(t *testing.T) {
-	s := begin(t, "fairway-roll")
+	s := newStage(t, "fairway-roll")
 	s.backends(3)
 	images := []string{testbed.Next, testbed.Image}
 	defer func() { s.must(upgrade(context.Background(), testbed.Image)) }()
@@ -69,7 +69,7 @@ func (s *stage) runs(image string) {
 }
 
 func TestAKilledFairwayContainerCostsOnlyWhatWasInsideIt(t *testing.T) {
-	s := begin(t, "fairway-kill")
+	s := newStage(t, "fairway-kill")
 	s.backends(3)
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -85,7 +85,7 @@ func TestAKilledFairwayContainerCostsOnlyWhatWasInsideIt(t *testing.T) {
 		s.killFairway(pods[0])
 		s.more(s.rate)
 	})
-	s.finish(verdict.InsideKilledFairway(&s.kills), verdict.RefusedByKilledFairway(&s.absent))
+	s.finish(verdict.CutInKilledFairway(&s.kills), verdict.RefusedByKilledFairway(&s.absent))
 }
 
 // killFairway kills a container of Fairway with -9 and waits until it serves again. The Service may lead to it until
@@ -97,12 +97,12 @@ func (s *stage) killFairway(pod core.Pod) {
 	s.must(kube.AwaitDead(s.Context(), pod))
 	killed()
 	s.must(kube.AwaitRestarted(s.Context(), pod))
-	s.served(load.Plan{Host: s.host})
+	s.awaitServed(load.Plan{Host: s.host})
 	back()
 }
 
 func TestWhenTheLeaderGoesAnotherReplicaWritesStatus(t *testing.T) {
-	s := begin(t, "leader")
+	s := newStage(t, "leader")
 	s.backends(3)
 	s.traffic(load.Plan{})
 	count := 0
@@ -168,7 +168,7 @@ func (s *stage) published(name string, wanted bool) {
 }
 
 func TestStatusIsClearedWhenTheLastReplicaGoes(t *testing.T) {
-	s := begin(t, "last-replica")
+	s := newStage(t, "last-replica")
 	s.backends(1)
 	s.published("backend", true)
 	s.scaleFairway(0)
@@ -176,5 +176,5 @@ func TestStatusIsClearedWhenTheLastReplicaGoes(t *testing.T) {
 	s.published("backend", false)
 	s.scaleFairway(fairwayReplicas)
 	s.published("backend", true)
-	s.served(load.Plan{Host: s.host})
+	s.awaitServed(load.Plan{Host: s.host})
 }

@@ -24,7 +24,7 @@ const (
 
 // A limit of the fleet holds for a client of all replicas, of one of them, and while replicas come and go: docs/limits.md publishes the bound.
 func TestALimitOfTheFleetHoldsWhileReplicasComeAndGo(t *testing.T) {
-	s := begin(t, "fleet")
+	s := newStage(t, "fleet")
 	// The requests here are counted by admits.
 	s.requests = 0
 	s.scaleFairway(3)
@@ -35,7 +35,7 @@ func TestALimitOfTheFleetHoldsWhileReplicasComeAndGo(t *testing.T) {
 		"nginx.ingress.kubernetes.io/limit-rps":              fmt.Sprint(fleetRate),
 		"nginx.ingress.kubernetes.io/limit-burst-multiplier": fmt.Sprint(fleetBurst / fleetRate),
 	}}))
-	s.served(load.Plan{Host: s.host})
+	s.awaitServed(load.Plan{Host: s.host})
 
 	s.countedBy(3)
 	service := cluster.Join(addresses[0], 80)

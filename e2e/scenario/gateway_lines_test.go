@@ -15,17 +15,17 @@ import (
 // Long connections through a TCPRoute, while the pods behind it go 5, 7, 5. A connection may end only if its pod was removed, and
 // Fairway counts as many ends as clients saw.
 func TestALongConnectionThroughAGatewayEndsOnlyWithItsPod(t *testing.T) {
-	s := begin(t, "gateway-lines")
+	s := newStage(t, "gateway-lines")
 	address := s.lineGateway(5)
 	c := &lines{talks: s.talks(address, load.LineSpeech), before: s.nothingForwarded(), removed: map[string]time.Time{}}
-	held := c.talk(talking)
-	for first := true; first || c.answers() < s.requests; first = false {
+	held := c.open(talking)
+	for first := true; first || c.answerCount() < s.requests; first = false {
 		c.upAndDown(held)
 	}
 	c.stop()
 	now := c.balanced()
 	c.judge("pod", "TCP, long connections", c.wasRemoved)
-	c.judgeEnds(now.since(c.before))
+	c.checkEnds(now.since(c.before))
 }
 
 // lines are the connections of lines, and what Fairway counts of them.
@@ -71,8 +71,8 @@ func (c *lines) balanced() streamCounts {
 		open, ended := 0, 0
 		for _, talk := range c.all {
 			seen := talk.Now()
-			open += seen.Answered()
-			ended += seen.Connections - seen.Answered()
+			open += seen.AnsweredCount()
+			ended += seen.Connections - seen.AnsweredCount()
 		}
 		saw := fmt.Sprintf("clients: %d open, %d ended; Fairway: %v open, ended %v, before that %v", open, ended, now.open, now.ended, c.before.ended)
 		return now.open == float64(open) && now.total()-c.before.total() == float64(ended), saw, nil
@@ -86,8 +86,8 @@ func (c *lines) wasRemoved(pod string, cut time.Time) bool {
 	return removed && cut.After(begun)
 }
 
-// judgeEnds fails for ends that were Fairway's own.
-func (c *lines) judgeEnds(ended map[string]float64) {
+// checkEnds fails for ends that were Fairway's own.
+func (c *lines) checkEnds(ended map[string]float64) {
 	c.Helper()
 	c.Logf("%s: Fairway counted %v", c.name, ended)
 	for _, reason := range []string{"idle", "drained", "listener_full", "overloaded", "local_shortage"} {
@@ -121,7 +121,7 @@ func (s *stage) lineGateway(pods int32) string {
 	found, err := kube.GatewayAddress(s.Context(), s.namespace, gatewayName)
 	s.must(err)
 	address := cluster.Join(found, cluster.LinesPort)
-	s.inARow(address+" answers lines", func(ctx context.Context) (bool, string) {
+	s.awaitConsecutive(address+" answers lines", func(ctx context.Context) (bool, string) {
 		pod, err := load.AskLine(ctx, address)
 		return err == nil, fmt.Sprintf("%s %v", pod, err)
 	})

@@ -17,7 +17,7 @@ import (
 // While a roll moves the addresses behind a Gateway, the replica that writes them is killed: another one must take over before the
 // old replicas stop accepting.
 func TestKillingTheLeaderOfARollCostsAGatewayOnlyWhatWasInsideIt(t *testing.T) {
-	s := begin(t, "gateway-roll-kill")
+	s := newStage(t, "gateway-roll-kill")
 	address := s.gateway()
 	s.traffic(load.Plan{Address: address})
 	kills := 0
@@ -30,7 +30,7 @@ func TestKillingTheLeaderOfARollCostsAGatewayOnlyWhatWasInsideIt(t *testing.T) {
 	})
 	// A client has one request at a time, so that a kill cuts at most one of each.
 	most := kills * s.clients()
-	cut, inside := 0, verdict.InsideKilledFairway(&s.kills)
+	cut, inside := 0, verdict.CutInKilledFairway(&s.kills)
 	takes := inside.Takes
 	inside.Takes = func(event load.Event) bool {
 		if !takes(event) {
@@ -100,7 +100,7 @@ func (s *stage) killRolling(pod core.Pod, address string) {
 	killed()
 	s.Logf("the node saw that %s is dead after %s", pod.Name, since())
 	probe := load.NewProbe(load.Plan{Address: address, Host: s.host, Reuse: load.NewConnection, ConnectTimeout: time.Second})
-	s.inARow(address+" answers", func(ctx context.Context) (bool, string) {
+	s.awaitConsecutive(address+" answers", func(ctx context.Context) (bool, string) {
 		sight := probe.Ask(ctx)
 		return sight.Class == load.OK, fmt.Sprintf("%+v", sight)
 	})
@@ -111,9 +111,9 @@ func (s *stage) killRolling(pod core.Pod, address string) {
 	s.leader()
 }
 
-// inARow waits until 32 new connections in a row succeed, which shows that every endpoint of a Service responds: the chance
+// awaitConsecutive waits until 32 new connections in a row succeed, which shows that every endpoint of a Service responds: the chance
 // that all missed one of two endpoints is 1 in 4 billion, of three endpoints 1 in 400,000.
-func (s *stage) inARow(what string, ask func(context.Context) (answered bool, saw string)) {
+func (s *stage) awaitConsecutive(what string, ask func(context.Context) (answered bool, saw string)) {
 	s.Helper()
 	const wanted = 32
 	s.must(cluster.Eventually(s.Context(), time.Minute, what, func(ctx context.Context) (bool, string, error) {

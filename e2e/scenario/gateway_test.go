@@ -25,7 +25,7 @@ var gatewayAPI = []string{"gatewayApi.enabled=true", "gatewayApi.gatewayClass.en
 const gatewayName = "edge"
 
 func TestRollingFairwayLosesNoRequestThroughAGateway(t *testing.T) {
-	s := begin(t, "gateway-roll")
+	s := newStage(t, "gateway-roll")
 	address := s.gateway()
 	s.traffic(load.Plan{Address: address})
 	s.repeat(func() {
@@ -41,7 +41,7 @@ func TestRollingFairwayLosesNoRequestThroughAGateway(t *testing.T) {
 
 // A change of a route moves all requests to other pods, back and forth.
 func TestAChangedRouteOfAGatewayLosesNoRequest(t *testing.T) {
-	s := begin(t, "gateway-route")
+	s := newStage(t, "gateway-route")
 	address := s.gateway()
 	s.must(kube.Deploy(s.Context(), s.workload("other", 3)))
 	s.traffic(load.Plan{Address: address})
@@ -57,7 +57,7 @@ func TestAChangedRouteOfAGatewayLosesNoRequest(t *testing.T) {
 
 // The EndpointSlices of Gateways must not wait for a leader: another replica writes them.
 func TestAKilledLeaderCostsAGatewayOnlyWhatWasInsideIt(t *testing.T) {
-	s := begin(t, "gateway-kill")
+	s := newStage(t, "gateway-kill")
 	address := s.gateway()
 	s.traffic(load.Plan{Address: address})
 	s.repeat(func() {
@@ -73,11 +73,11 @@ func TestAKilledLeaderCostsAGatewayOnlyWhatWasInsideIt(t *testing.T) {
 		s.killBehind(*leader, address)
 		s.more(s.rate)
 	})
-	s.finish(verdict.InsideKilledFairway(&s.kills), verdict.RefusedByKilledFairway(&s.absent))
+	s.finish(verdict.CutInKilledFairway(&s.kills), verdict.RefusedByKilledFairway(&s.absent))
 }
 
 func TestADeletedGatewayLeavesNothingBehind(t *testing.T) {
-	s := begin(t, "gateway-gone")
+	s := newStage(t, "gateway-gone")
 	address := s.gateway()
 	services, slices, err := kube.OfGateway(s.Context(), s.namespace, gatewayName)
 	s.must(err)
@@ -91,7 +91,7 @@ func TestADeletedGatewayLeavesNothingBehind(t *testing.T) {
 	s.must(cluster.Eventually(s.Context(), time.Minute, "the Service and the EndpointSlices of the Gateway are gone",
 		func(ctx context.Context) (bool, string, error) {
 			services, slices, err := kube.OfGateway(ctx, s.namespace, gatewayName)
-			return len(services)+len(slices) == 0, left(services, slices), err
+			return len(services)+len(slices) == 0, remainingObjects(services, slices), err
 		}))
 	s.must(cluster.Eventually(s.Context(), time.Minute, "its port is free", func(context.Context) (bool, string, error) {
 		ports := s.ports()
@@ -104,7 +104,7 @@ func TestADeletedGatewayLeavesNothingBehind(t *testing.T) {
 	}))
 }
 
-func left(services []core.Service, slices []discovery.EndpointSlice) string {
+func remainingObjects(services []core.Service, slices []discovery.EndpointSlice) string {
 	var names []string
 	for _, service := range services {
 		names = append(names, "Service "+service.Name)
@@ -145,12 +145,12 @@ func (s *stage) gateway() string {
 	found, err := kube.GatewayAddress(s.Context(), s.namespace, gatewayName)
 	s.must(err)
 	address := cluster.Join(found, 80)
-	s.answers(address)
+	s.awaitServedAt(address)
 	return address
 }
 
-// answers waits until a route is served at an address.
-func (s *stage) answers(address string) {
+// awaitServedAt waits until a route is served at an address.
+func (s *stage) awaitServedAt(address string) {
 	s.Helper()
 	probe := load.NewProbe(load.Plan{Address: address, Host: s.host, Reuse: load.NewConnection})
 	s.must(cluster.Eventually(s.Context(), promptly, s.host+" is served at "+address, func(ctx context.Context) (bool, string, error) {
@@ -184,7 +184,7 @@ func (s *stage) killBehind(pod core.Pod, address string) {
 	s.must(kube.AwaitDead(s.Context(), pod))
 	killed()
 	s.must(kube.AwaitRestarted(s.Context(), pod))
-	s.answers(address)
+	s.awaitServedAt(address)
 	back()
 }
 

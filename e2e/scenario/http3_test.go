@@ -24,12 +24,12 @@ const long = 8 * time.Second
 // HTTP/3 through the UDP port of the Service while backends go 5, 7, 5 and Fairway's replicas are rolled and scaled. A connection that
 // is draining must keep what it carries, also where a response takes long.
 func TestHTTP3LosesNoRequestWhenBackendsAndReplicasComeAndGo(t *testing.T) {
-	s := begin(t, "http3")
+	s := newStage(t, "http3")
 	s.requests = how.streamed
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 5)))
 	s.serveHTTP3()
 	web := s.secure("web", s.host)
-	s.served(web)
+	s.awaitServed(web)
 	s.servedByHTTP3(web)
 	web.Protocol = load.HTTP3
 	keep, fresh, slow := web, web, web
@@ -122,11 +122,11 @@ const moves = 100
 // A connection whose datagrams reach another replica, because the node forgets its flow or the client's port changes: the
 // replica sends a stateless reset, and a new connection serves the request.
 func TestAConnectionOfHTTP3ThatComesToAnotherReplicaIsResetAtOnce(t *testing.T) {
-	s := begin(t, "http3-moved")
+	s := newStage(t, "http3-moved")
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 2)))
 	s.serveHTTP3()
 	plan := s.secure("web", s.host)
-	s.served(plan)
+	s.awaitServed(plan)
 	s.servedByHTTP3(plan)
 	plan.Name, plan.Address, plan.Ports = s.name, cluster.Join(addresses[0], 443), clientPorts
 	s.move("flow forgotten", plan, func(client *load.Moving) error { return cluster.ForgetFlow(client.Local().Port, plan.Address) })

@@ -39,12 +39,12 @@ type policyKind struct {
 // The API server takes the policies of the documents as they are, and refuses an object for each rule of their CRDs, with what the
 // rule says. Fairway does not have to serve them.
 func TestTheAPIServerTakesPoliciesAndRefusesEachMistakeInThem(t *testing.T) {
-	s := beside(t, "policies")
+	s := newParallelStage(t, "policies")
 	kinds := s.policyKinds()
 	complete, refused := s.documents(completePolicies), s.documents(refusedPolicies)
 	documented := s.documentedPolicies()
 	for _, object := range slices.Concat(documented, complete) {
-		s.taken(kinds[object.GetKind()], object)
+		s.createUnchanged(kinds[object.GetKind()], object)
 	}
 	mistakes := 0
 	for name, kind := range kinds {
@@ -155,8 +155,8 @@ func (s *stage) documentedPolicies() []*unstructured.Unstructured {
 	return found
 }
 
-// taken creates an object, and checks that the API server stored it unchanged.
-func (s *stage) taken(kind policyKind, object *unstructured.Unstructured) {
+// createUnchanged creates an object, and checks that the API server stored it unchanged.
+func (s *stage) createUnchanged(kind policyKind, object *unstructured.Unstructured) {
 	s.Helper()
 	object = object.DeepCopy()
 	object.SetNamespace(s.namespace)

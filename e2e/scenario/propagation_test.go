@@ -23,16 +23,16 @@ import (
 // Publishes the time from the moment at which a write is sent to the API to the end of the first answer that follows it, on
 // the slowest replica. So the time of the API server and of one request is in it. A change that is not served fails.
 func TestEveryChangeIsServedByTheSlowestReplica(t *testing.T) {
-	s := begin(t, "propagation")
+	s := newStage(t, "propagation")
 	targets := s.targets()
 	s.handMade(targets[0])
 	s.must(kube.Route(t.Context(), cluster.Route{Namespace: s.namespace, Name: "moving", Host: s.host, Service: "moving"}))
-	s.served(load.Plan{Host: s.host})
+	s.awaitServed(load.Plan{Host: s.host})
 	// A pod is ready before its EndpointSlice says so, half a second on a busy machine, and Ingresses will move to both.
 	for _, target := range targets {
 		host := target.service + "." + s.host
 		s.must(kube.Route(t.Context(), cluster.Route{Namespace: s.namespace, Name: target.service, Host: host, Service: target.service}))
-		s.served(load.Plan{Host: host})
+		s.awaitServed(load.Plan{Host: host})
 	}
 	before := s.ownShare()
 
@@ -59,8 +59,8 @@ func TestEveryChangeIsServedByTheSlowestReplica(t *testing.T) {
 		return pod, func() error { return s.replace(object) }
 	})
 	own := s.ownShare().Since(before)
-	s.figure("Fairway's own share, p50 at most", own.AtMost(0.50)*1000, "ms", 5)
-	s.figure("Fairway's own share, p99 at most", own.AtMost(0.99)*1000, "ms", 5)
+	s.figure("Fairway's own share, p50 at most", own.PercentileBound(0.50)*1000, "ms", 5)
+	s.figure("Fairway's own share, p99 at most", own.PercentileBound(0.99)*1000, "ms", 5)
 	book.Add(report.Scenario{Name: s.name, Figures: s.figures})
 }
 
@@ -80,7 +80,7 @@ func (s *stage) ownShare() metrics.Histogram {
 		if len(histogram) == 0 {
 			s.Fatalf("the metrics of %s have no %s", address, propagation)
 		}
-		all = all.Plus(histogram)
+		all = all.Add(histogram)
 	}
 	return all
 }

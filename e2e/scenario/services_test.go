@@ -33,7 +33,7 @@ const (
 // A query may only be lost in an ending pod, and must succeed when it is repeated; a connection may only be cut if its Redis
 // has ended.
 func TestDNSAndLongConnectionsLiveThroughScaling(t *testing.T) {
-	s := begin(t, "services")
+	s := newStage(t, "services")
 	s.dns(5)
 	s.redis(5)
 	entry := s.servePorts()
@@ -46,7 +46,7 @@ func TestDNSAndLongConnectionsLiveThroughScaling(t *testing.T) {
 	udp, tcp := load.Resolve(overUDP), load.Resolve(overTCP)
 	t.Cleanup(func() { udp.Stop(); tcp.Stop() })
 	redis := s.talks(cluster.Join(entry, redisPort), load.RedisSpeech)
-	held := redis.talk(talking)
+	held := redis.open(talking)
 	for first := true; first || udp.Queries() < s.requests; first = false {
 		s.scale("dns", 7)
 		s.scale("redis", 7)
@@ -60,8 +60,8 @@ func TestDNSAndLongConnectionsLiveThroughScaling(t *testing.T) {
 		joined.Stop()
 	}
 	living := s.identities()
-	s.judgeAnswers("UDP", udp.Stop())
-	s.judgeAnswers("TCP", tcp.Stop())
+	s.checkResponses("UDP", udp.Stop())
+	s.checkResponses("TCP", tcp.Stop())
 	redis.stop()
 	redis.judge("Redis", "Redis, long connections", func(server string, _ time.Time) bool { return !living[server] })
 	s.accounted()
@@ -182,8 +182,8 @@ func (s *stage) identities() map[string]bool {
 	return living
 }
 
-// judgeAnswers fails for queries without a response, and for attempts that were lost while no pod was ending.
-func (s *stage) judgeAnswers(network string, seen load.Answers) {
+// checkResponses fails for queries without a response, and for attempts that were lost while no pod was ending.
+func (s *stage) checkResponses(network string, seen load.Answers) {
 	s.Helper()
 	apart, classes := 0, map[string]int{}
 	wrong := seen.Failed
@@ -207,7 +207,7 @@ func (s *stage) judgeAnswers(network string, seen load.Answers) {
 	})
 	s.Logf("%s: DNS over %s: %d queries, %d answered, %d attempts lost in dying pods", s.name, network, seen.Queries, seen.Answered, apart)
 	if len(wrong) > 0 {
-		s.Errorf("%s: DNS over %s: %d failures: %s", s.name, network, len(wrong), first(texts(wrong)))
+		s.Errorf("%s: DNS over %s: %d failures: %s", s.name, network, len(wrong), firstLines(texts(wrong)))
 	}
 	if seen.Answered == 0 {
 		s.Errorf("%s: DNS over %s was never answered", s.name, network)

@@ -33,7 +33,7 @@ const (
 // A process of its own next to the cluster's, so that its start and its memory can be looked at: it reads the same API. What
 // it costs is asserted in CPU time, which a busy machine stretches little; how long it takes is published.
 func TestALargeConfigurationIsReadSoonAndChangesCheaply(t *testing.T) {
-	s := begin(t, "size")
+	s := newStage(t, "size")
 	s.backends(1)
 	s.large()
 	own, ready := s.run()
@@ -56,8 +56,8 @@ func TestALargeConfigurationIsReadSoonAndChangesCheaply(t *testing.T) {
 	s.figure("CPU time of one change, with the questions whether it was adopted", change*1000, "ms", 0)
 	s.keeps(change <= largeShare*reading, "a change costs %.3f s of CPU time, not much less than reading everything", change)
 	took := own.propagation(s).Since(before)
-	s.figure("one change, Fairway's own time, p50 at most", took.AtMost(0.5)*1000, "ms", largeChange.Seconds()*1000)
-	s.figure("one change, Fairway's own time, p90 at most", took.AtMost(0.9)*1000, "ms", 0)
+	s.figure("one change, Fairway's own time, p50 at most", took.PercentileBound(0.5)*1000, "ms", largeChange.Seconds()*1000)
+	s.figure("one change, Fairway's own time, p90 at most", took.PercentileBound(0.9)*1000, "ms", 0)
 	memory = max(memory, own.memory(s))
 	s.figure("resident memory after changes", memory, "MiB", largeMemory)
 	s.keeps(memory <= largeMemory, "it has %.0f MiB in memory", memory)
@@ -95,8 +95,8 @@ func largeService(n int) string { return fmt.Sprintf("large-%d", n%largeServices
 // large creates Services with unreachable endpoints, and Ingresses for them. kube-proxy ignores them.
 func (s *stage) large() {
 	s.Helper()
-	s.atOnce(largeServices, s.largeBackend)
-	s.atOnce(ingresses, func(n int) error {
+	s.runConcurrently(largeServices, s.largeBackend)
+	s.runConcurrently(ingresses, func(n int) error {
 		name := fmt.Sprintf("large-%d", n)
 		return kube.Route(s.Context(), cluster.Route{
 			Namespace: s.namespace, Name: name, Host: name + "." + s.host, Service: largeService(n),
@@ -104,8 +104,8 @@ func (s *stage) large() {
 	})
 }
 
-// atOnce runs many tasks, sixteen at a time.
-func (s *stage) atOnce(count int, do func(n int) error) {
+// runConcurrently runs many tasks, sixteen at a time.
+func (s *stage) runConcurrently(count int, do func(n int) error) {
 	s.Helper()
 	var (
 		working sync.WaitGroup

@@ -29,17 +29,17 @@ type stage struct {
 	dying, kills, absent verdict.Windows
 }
 
-// beside starts a scenario that runs in parallel with others.
-func beside(t *testing.T, name string) *stage {
+// newParallelStage starts a scenario that runs in parallel with others.
+func newParallelStage(t *testing.T, name string) *stage {
 	t.Helper()
 	t.Parallel()
-	s := begin(t, name)
+	s := newStage(t, name)
 	s.rate = how.beside
 	return s
 }
 
-// begin begins a scenario that has the machine for itself. Its namespace goes when the test ends.
-func begin(t *testing.T, name string) *stage {
+// newStage begins a scenario that has the machine for itself. Its namespace goes when the test ends.
+func newStage(t *testing.T, name string) *stage {
 	t.Helper()
 	s := &stage{T: t, name: name, namespace: "e2e-" + name, host: name + ".example", rate: how.alone, requests: how.requests}
 	s.must(kube.Namespace(t.Context(), s.namespace))
@@ -48,7 +48,7 @@ func begin(t *testing.T, name string) *stage {
 			stream.Stop()
 		}
 		if t.Failed() {
-			s.tell()
+			s.printState()
 		}
 		if err := kube.DeleteNamespace(context.Background(), s.namespace); err != nil {
 			t.Error(err)
@@ -70,7 +70,7 @@ func (s *stage) backends(replicas int32) {
 	s.Helper()
 	s.must(kube.Deploy(s.Context(), s.workload("backend", replicas)))
 	s.must(kube.Route(s.Context(), cluster.Route{Namespace: s.namespace, Name: "backend", Host: s.host, Service: "backend"}))
-	s.served(load.Plan{Host: s.host})
+	s.awaitServed(load.Plan{Host: s.host})
 }
 
 func (s *stage) workload(name string, replicas int32) cluster.Workload {
@@ -80,14 +80,14 @@ func (s *stage) workload(name string, replicas int32) cluster.Workload {
 // promptly bounds what Fairway does within a second even on a busy machine.
 const promptly = 30 * time.Second
 
-// served waits until every replica of Fairway returns 200; of the plan its host, path and TLS count.
-func (s *stage) served(plan load.Plan) {
+// awaitServed waits until every replica of Fairway returns 200; of the plan its host, path and TLS count.
+func (s *stage) awaitServed(plan load.Plan) {
 	s.Helper()
-	s.everywhere(plan, "is served", func(sight load.Sight) bool { return sight.Class == load.OK })
+	s.awaitOnEveryReplica(plan, "is served", func(sight load.Sight) bool { return sight.Class == load.OK })
 }
 
-// everywhere waits until every replica of Fairway gives the expected response.
-func (s *stage) everywhere(plan load.Plan, what string, right func(load.Sight) bool) {
+// awaitOnEveryReplica waits until every replica of Fairway gives the expected response.
+func (s *stage) awaitOnEveryReplica(plan load.Plan, what string, right func(load.Sight) bool) {
 	s.Helper()
 	replicas, err := replicaAddresses(s.Context())
 	s.must(err)
@@ -144,8 +144,8 @@ func (s *stage) stream(plan load.Plan) {
 	s.streams = append(s.streams, load.Start(plan))
 }
 
-// answered is the number of requests with an outcome, over all streams.
-func (s *stage) answered() int {
+// requestCount is the number of requests with an outcome, over all streams.
+func (s *stage) requestCount() int {
 	all := 0
 	for _, stream := range s.streams {
 		all += stream.Counts().Requests
@@ -156,10 +156,10 @@ func (s *stage) answered() int {
 // more waits until as many more requests have an outcome.
 func (s *stage) more(count int) {
 	s.Helper()
-	wanted := s.answered() + count
+	wanted := s.requestCount() + count
 	what := fmt.Sprintf("%d requests of scenario %s are answered", wanted, s.name)
 	s.must(cluster.Eventually(s.Context(), 10*time.Minute, what, func(context.Context) (bool, string, error) {
-		got := s.answered()
+		got := s.requestCount()
 		return got >= wanted, fmt.Sprint(got), nil
 	}))
 }
@@ -181,7 +181,7 @@ func (s *stage) lasting(protocol time.Duration) {
 func (s *stage) repeat(cycle func()) {
 	s.Helper()
 	s.more(s.rate)
-	for first := true; first || s.answered() < s.requests; first = false {
+	for first := true; first || s.requestCount() < s.requests; first = false {
 		cycle()
 	}
 	s.more(s.rate)
@@ -196,7 +196,7 @@ func (s *stage) finish(allowances ...verdict.Allowance) {
 	for _, stream := range streams {
 		seen := stream.Stop()
 		sent += seen.Counts.Requests
-		s.judge(seen, allowances)
+		s.checkReport(seen, allowances)
 	}
 	if len(s.figures) > 0 {
 		book.Add(report.Scenario{Name: s.name, Figures: s.figures})
@@ -209,7 +209,7 @@ func (s *stage) finish(allowances ...verdict.Allowance) {
 // noticeable is the latency that a person notices.
 const noticeable = 2 * time.Second
 
-func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
+func (s *stage) checkReport(seen load.Report, allowances []verdict.Allowance) {
 	s.Helper()
 	found := verdict.Judge(seen, allowances...)
 	noted := s.recorded(seen)
@@ -221,10 +221,10 @@ func (s *stage) judge(seen load.Report, allowances []verdict.Allowance) {
 			seen.Counts.Requests, seen.Counts.Failed, found.Examples(10))
 	}
 	if len(noted.Doubled) > 0 {
-		s.Errorf("%s: %d POSTs were given to backends twice: %s", s.name, len(noted.Doubled), first(noted.Doubled))
+		s.Errorf("%s: %d POSTs were given to backends twice: %s", s.name, len(noted.Doubled), firstLines(noted.Doubled))
 	}
 	if len(noted.Unnoted) > 0 || len(noted.Bad) > 0 {
-		s.Errorf("%s: the ledger is wrong: not noted: %s; unreadable: %s", s.name, first(noted.Unnoted), first(noted.Bad))
+		s.Errorf("%s: the ledger is wrong: not noted: %s; unreadable: %s", s.name, firstLines(noted.Unnoted), firstLines(noted.Bad))
 	}
 	if len(seen.Slowest) > 0 && seen.Slowest[0].End.Sub(seen.Slowest[0].Begin) > noticeable {
 		s.Logf("%s, %s: the slowest: %v", s.name, seen.Plan.Reuse, seen.Slowest[:min(3, len(seen.Slowest))])
@@ -249,7 +249,7 @@ func (s *stage) recorded(seen load.Report) ledger.Findings {
 	}
 }
 
-func first(lines []string) string { return strings.Join(lines[:min(5, len(lines))], "; ") }
+func firstLines(lines []string) string { return strings.Join(lines[:min(5, len(lines))], "; ") }
 
 func (s *stage) line(seen load.Report) report.Scenario {
 	classes := map[string]int{}
@@ -296,8 +296,8 @@ func (s *stage) line(seen load.Report) report.Scenario {
 // told is the number of printed lines of each kind, the last ones.
 const told = 60
 
-// tell prints what helps to understand a failure: Events of the namespace, and the logs of Fairway.
-func (s *stage) tell() {
+// printState prints what helps to understand a failure: Events of the namespace, and the logs of Fairway.
+func (s *stage) printState() {
 	for _, arguments := range [][]string{
 		{"get", "pods,ingresses,endpointslices", "-n", s.namespace, "-o", "wide"},
 		{"get", "pods,leases", "-n", fairwayNamespace, "-o", "wide"},

@@ -18,11 +18,11 @@ import (
 // HTTP/2 and gRPC over TLS while everything changes: backends go 5, 7, 5, routes come and go, Fairway's replicas are rolled.
 // Streams of some seconds are open all the time: they may end early only with their pod, and must say so.
 func TestStreamsAndCallsOfHTTP2LiveThroughEveryChange(t *testing.T) {
-	s := begin(t, "streams")
+	s := newStage(t, "streams")
 	s.requests = how.streamed
 	s.must(kube.Deploy(t.Context(), s.workload("backend", 5)))
 	web := s.secure("web", s.host)
-	s.served(web)
+	s.awaitServed(web)
 	web.Protocol, web.Clients, web.Sharing, web.Rate = load.HTTP2, 24, 8, s.rate*6/10
 	calls := s.called(web)
 	calls.Clients, calls.Sharing, calls.Rate = 12, 4, s.rate*4/10
@@ -42,7 +42,7 @@ func TestStreamsAndCallsOfHTTP2LiveThroughEveryChange(t *testing.T) {
 		s.must(kube.Restart(s.Context(), fairwayNamespace, fairwayName))
 		s.must(kube.AwaitSettled(s.Context(), fairwayNamespace, fairwayName))
 	})
-	s.judgeHeld(held.Stop())
+	s.checkHeld(held.Stop())
 	s.finish(verdict.PostLostToDyingPod(&s.dying), verdict.CallLostToDyingPod(&s.dying))
 }
 
@@ -87,14 +87,14 @@ func (s *stage) changeRoutes(number int) {
 	name := func(number int) string { return fmt.Sprintf("more-%d", number) }
 	host := name(number) + "." + s.host
 	s.must(kube.Route(s.Context(), cluster.Route{Namespace: s.namespace, Name: name(number), Host: host, Service: "backend"}))
-	s.served(load.Plan{Host: host})
+	s.awaitServed(load.Plan{Host: host})
 	if number > 1 {
 		s.must(kube.API.NetworkingV1().Ingresses(s.namespace).Delete(s.Context(), name(number-1), meta.DeleteOptions{}))
 	}
 }
 
-// judgeHeld fails for streams that end early, but with UNAVAILABLE while pods were dying.
-func (s *stage) judgeHeld(held load.Held) {
+// checkHeld fails for streams that end early, but with UNAVAILABLE while pods were dying.
+func (s *stage) checkHeld(held load.Held) {
 	s.Helper()
 	lost := verdict.CallLostToDyingPod(&s.dying)
 	told, classes := 0, map[string]int{}
@@ -113,7 +113,7 @@ func (s *stage) judgeHeld(held load.Held) {
 	})
 	s.Logf("%s: %d streams with %d messages: %d completed, %d told UNAVAILABLE", s.name, held.Streams, held.Messages, held.Completed, told)
 	if len(wrong) > 0 {
-		s.Errorf("%s: %d of %d streams failed: %s", s.name, len(wrong), held.Streams, first(wrong))
+		s.Errorf("%s: %d of %d streams failed: %s", s.name, len(wrong), held.Streams, firstLines(wrong))
 	}
 	if held.Completed == 0 {
 		s.Errorf("%s: no stream was completed", s.name)

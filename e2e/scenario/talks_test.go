@@ -31,8 +31,8 @@ func (s *stage) talks(address string, speech load.Speech) *talks {
 	return &talks{stage: s, plan: plan, begun: time.Now()}
 }
 
-// talk opens connections, and waits until each of them got a response.
-func (c *talks) talk(clients int) *load.Talking {
+// open opens connections, and waits until each of them got a response.
+func (c *talks) open(clients int) *load.Talking {
 	c.Helper()
 	plan := c.plan
 	plan.Clients = clients
@@ -48,7 +48,7 @@ func (c *talks) answered(talk *load.Talking) {
 	c.Helper()
 	c.must(cluster.Eventually(c.Context(), time.Minute, "every client has a connection with a server", func(context.Context) (bool, string, error) {
 		now := talk.Now()
-		return now.Answered() == talk.Plan().Clients, fmt.Sprintf("%d have, after %d connections", now.Answered(), now.Connections), nil
+		return now.AnsweredCount() == talk.Plan().Clients, fmt.Sprintf("%d have, after %d connections", now.AnsweredCount(), now.Connections), nil
 	}))
 }
 
@@ -57,7 +57,7 @@ func (c *talks) join(held *load.Talking, servers []string) *load.Talking {
 	c.Helper()
 	var joined *load.Talking
 	c.must(cluster.Eventually(c.Context(), time.Minute, "every server has a connection", func(context.Context) (bool, string, error) {
-		joined = c.talk(joining)
+		joined = c.open(joining)
 		var without []string
 		for _, server := range servers {
 			if held.Now().Open[server]+joined.Now().Open[server] == 0 {
@@ -79,8 +79,8 @@ func (c *talks) stop() {
 	}
 }
 
-// answers is the number of responses.
-func (c *talks) answers() int {
+// answerCount is the number of responses.
+func (c *talks) answerCount() int {
 	all := 0
 	for _, talk := range c.all {
 		all += talk.Now().Answers
@@ -118,7 +118,7 @@ func (c *talks) judge(kind, stream string, went func(server string, cut time.Tim
 	c.Logf("%s: %s: %d answers on %d connections, %d cut with their %s, the longest lived %s",
 		c.name, stream, line.Requests, line.Connections, gone, kind, longest)
 	if len(wrong) > 0 {
-		c.Errorf("%s: %s: %d connections or answers failed: %s", c.name, stream, len(wrong), first(texts(wrong)))
+		c.Errorf("%s: %s: %d connections or answers failed: %s", c.name, stream, len(wrong), firstLines(texts(wrong)))
 	}
 	if gone == 0 {
 		c.Errorf("%s: %s: no connection was with a %s that went: the scenario shows nothing", c.name, stream, kind)

@@ -32,7 +32,7 @@ const (
 
 // Three replicas are rolled while their leader rotates ticket keys: clients with a valid ticket make no full handshake.
 func TestSessionsResumeOnEveryReplicaWhileTheseAreRolledAndKeysRotate(t *testing.T) {
-	s := begin(t, "tickets")
+	s := newStage(t, "tickets")
 	s.must(kube.Deploy(s.Context(), s.workload("backend", 1)))
 	plan := s.secure("own", s.host)
 	defer func() {
@@ -40,7 +40,7 @@ func TestSessionsResumeOnEveryReplicaWhileTheseAreRolledAndKeysRotate(t *testing
 		s.must(kube.AwaitSettled(context.Background(), fairwayNamespace, fairwayName))
 	}()
 	s.rollTo(testbed.Image)
-	s.served(plan)
+	s.awaitServed(plan)
 	first := s.ticketKey()
 	s.acrossReplicas()
 
@@ -180,7 +180,7 @@ func (r *resumer) judge() {
 	most := 1 + int(r.lasted/(ticketRotation*22/24*time.Second))
 	r.Logf("%s: %d sessions begun, %d handshakes resumed one, %d failed", r.name, r.begun, r.resumed, len(r.failed))
 	if r.begun > most || r.resumed < 100 || len(r.failed) > 0 {
-		r.Errorf("%s: %d sessions begun (at most %d), %d handshakes resumed one, failed: %s", r.name, r.begun, most, r.resumed, first(r.failed))
+		r.Errorf("%s: %d sessions begun (at most %d), %d handshakes resumed one, failed: %s", r.name, r.begun, most, r.resumed, firstLines(r.failed))
 	}
 	r.figure("resumed, "+r.name, float64(r.resumed)/float64(max(1, len(r.failed)+r.resumed))*100, "%", 0)
 }

@@ -27,7 +27,7 @@ const blocked = "scenario-upgrade"
 // fails, the settings count all the time, sessions resume with the keys that the other release made, and each reads the configuration
 // that the other kept.
 func TestUpgradingFromTheReleaseBeforeAndBackLosesNothing(t *testing.T) {
-	s := begin(t, "upgrade")
+	s := newStage(t, "upgrade")
 	before := testbed
 	before.Chart, before.Image, before.Fairway = os.Getenv("E2E_BEFORE_CHART"), os.Getenv("E2E_BEFORE_IMAGE"), os.Getenv("E2E_BEFORE_FAIRWAY")
 	defer func() {
@@ -38,7 +38,7 @@ func TestUpgradingFromTheReleaseBeforeAndBackLosesNothing(t *testing.T) {
 	s.must(kube.AwaitSettled(s.Context(), fairwayNamespace, fairwayName))
 	s.backends(3)
 	secure := s.secure("own", "secure-"+s.host)
-	s.served(secure)
+	s.awaitServed(secure)
 	s.settingsCount()
 	settings, key := s.settings(), s.ticketKey()
 	clients := map[uint16]goClient{}

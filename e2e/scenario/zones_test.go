@@ -24,7 +24,7 @@ const (
 
 // Requests stay in the zone of Fairway's node while it has endpoints, and none fails when these vanish and come back.
 func TestRequestsStayInTheZoneAndNoneFailsWhenItsEndpointsVanish(t *testing.T) {
-	s := begin(t, "zones")
+	s := newStage(t, "zones")
 	s.labelNodes(ownZone)
 	defer s.labelNodes("")
 	// Fairway reads the label at its start.
@@ -44,7 +44,7 @@ func TestRequestsStayInTheZoneAndNoneFailsWhenItsEndpointsVanish(t *testing.T) {
 	s.must(err)
 	s.must(kube.Route(s.Context(), cluster.Route{Namespace: s.namespace, Name: zonedService, Host: s.host, Service: zonedService,
 		Annotations: map[string]string{"fairway.dev/traffic-distribution": "PreferSameZone"}}))
-	s.served(load.Plan{Host: s.host})
+	s.awaitServed(load.Plan{Host: s.host})
 
 	s.traffic(load.Plan{})
 	s.repeat(func() {
@@ -55,10 +55,10 @@ func TestRequestsStayInTheZoneAndNoneFailsWhenItsEndpointsVanish(t *testing.T) {
 			s.Errorf("with endpoints in both zones, attempts went from %+v to %+v; expected only those in Fairway's zone to grow", before, after)
 		}
 		s.setEndpoints(slice, far)
-		s.everywhere(load.Plan{Host: s.host}, "is served by the other zone", servedBy(s, far))
+		s.awaitOnEveryReplica(load.Plan{Host: s.host}, "is served by the other zone", servedBy(s, far))
 		s.more(s.rate)
 		s.setEndpoints(slice, append(near, far...))
-		s.everywhere(load.Plan{Host: s.host}, "is served by Fairway's zone again", servedBy(s, near))
+		s.awaitOnEveryReplica(load.Plan{Host: s.host}, "is served by Fairway's zone again", servedBy(s, near))
 		s.more(s.rate)
 	})
 	s.finish()

@@ -77,9 +77,9 @@ func AnswerCutByKill(kills *Windows) Allowance {
 	}}
 }
 
-// InsideKilledFairway takes requests whose connection was in a Fairway process when that was killed with -9: they end with a
+// CutInKilledFairway takes requests whose connection was in a Fairway process when that was killed with -9: they end with a
 // reset or an end, on a connection that was opened before the kill was over.
-func InsideKilledFairway(kills *Windows) Allowance {
+func CutInKilledFairway(kills *Windows) Allowance {
 	return Allowance{Name: "inside a Fairway process killed with -9", Takes: func(e load.Event) bool {
 		cut := e.Class == load.Reset || e.Class == load.EOFBeforeHead || e.Class == load.Truncated
 		return cut && kills.Holds(e.Begin, e.End)
@@ -106,7 +106,7 @@ type Verdict struct {
 func Judge(report load.Report, allowances ...Allowance) Verdict {
 	v := Verdict{Apart: map[string]int{}, Uncounted: report.Counts.Requests - report.Counts.OK - len(report.Events)}
 	for _, event := range report.Events {
-		if name := taker(event, allowances); name != "" {
+		if name := acceptingAllowance(event, allowances); name != "" {
 			v.Apart[name]++
 		} else {
 			v.Failed = append(v.Failed, event)
@@ -115,7 +115,7 @@ func Judge(report load.Report, allowances ...Allowance) Verdict {
 	return v
 }
 
-func taker(event load.Event, allowances []Allowance) string {
+func acceptingAllowance(event load.Event, allowances []Allowance) string {
 	for _, allowance := range allowances {
 		if allowance.Takes(event) {
 			return allowance.Name

@@ -17,14 +17,14 @@ func fixed() (*Windows, time.Time) {
 	return &Windows{all: []Window{{From: now, To: now.Add(time.Second)}}}, now
 }
 
-func judged(events []load.Event, allowances ...Allowance) Verdict {
+func verdictOf(events []load.Event, allowances ...Allowance) Verdict {
 	report := load.Report{Events: events}
 	report.Counts.Requests = len(events)
 	return Judge(report, allowances...)
 }
 
 func TestWithoutAnAllowanceEverythingHasFailed(t *testing.T) {
-	v := judged([]load.Event{event("status 502", "upstream_closed", "POST", time.Now())})
+	v := verdictOf([]load.Event{event("status 502", "upstream_closed", "POST", time.Now())})
 	if v.Failures() != 1 || len(v.Apart) != 0 {
 		t.Fatalf("%+v", v)
 	}
@@ -33,7 +33,7 @@ func TestWithoutAnAllowanceEverythingHasFailed(t *testing.T) {
 func TestOnlyPostsThatWereToldSoWhileAPodDiedAreLostToIt(t *testing.T) {
 	dying, now := fixed()
 	in := now.Add(100 * time.Millisecond)
-	v := judged([]load.Event{
+	v := verdictOf([]load.Event{
 		event("status 502", "upstream_closed", "POST", in),
 		event("status 504", "upstream_timeout", "POST", in),
 		event("status 504", "upstream_unreachable", "POST", in),
@@ -50,7 +50,7 @@ func TestOnlyPostsThatWereToldSoWhileAPodDiedAreLostToIt(t *testing.T) {
 func TestOnlyCallsThatWereToldSoWhileAPodDiedAreLostToIt(t *testing.T) {
 	dying, now := fixed()
 	in := now.Add(100 * time.Millisecond)
-	v := judged([]load.Event{
+	v := verdictOf([]load.Event{
 		event("grpc Unavailable", "upstream_closed", "POST", in),
 		event("grpc Unavailable", "upstream_truncated", "POST", in),
 		event("grpc Unavailable", "no_endpoint", "POST", in),
@@ -65,14 +65,14 @@ func TestOnlyCallsThatWereToldSoWhileAPodDiedAreLostToIt(t *testing.T) {
 
 func TestAKilledFairwayMayCutAndRefuseButNotAnswerWrongly(t *testing.T) {
 	kills, now := fixed()
-	v := judged([]load.Event{
+	v := verdictOf([]load.Event{
 		event(load.Reset, "", "GET", now),
 		event(load.EOFBeforeHead, "", "POST", now),
 		event(load.ConnectRefused, "", "GET", now),
 		event(load.ConnectTimeout, "", "GET", now),
 		event(load.WrongBody, "", "GET", now),
 		event("status 503", "no_endpoint", "GET", now),
-	}, InsideKilledFairway(kills), RefusedByKilledFairway(kills))
+	}, CutInKilledFairway(kills), RefusedByKilledFairway(kills))
 	if v.Failures() != 3 || len(v.Apart) != 2 {
 		t.Fatalf("%+v", v)
 	}

@@ -101,7 +101,7 @@ func (c *Controller) follow(ctx context.Context) error {
 	for _, each := range list.Items {
 		if each.served() {
 			present[each.key()] = true
-			c.hold(each)
+			c.reserveAddresses(each)
 		}
 	}
 	c.releaseAbsent(present)
@@ -151,8 +151,8 @@ func family(address netip.Addr) string {
 	return "IPv6"
 }
 
-// hold reserves the addresses in the Service's status, as far as they belong to the pools.
-func (c *Controller) hold(each service) map[string]netip.Addr {
+// reserveAddresses reserves the addresses in the Service's status, as far as they belong to the pools.
+func (c *Controller) reserveAddresses(each service) map[string]netip.Addr {
 	held := map[string]netip.Addr{}
 	for _, entry := range each.Status.LoadBalancer.Ingress {
 		address, err := netip.ParseAddr(entry.IP)
@@ -172,7 +172,7 @@ func (c *Controller) reconcile(ctx context.Context, each service) error {
 		}
 		return c.write(ctx, each, nil)
 	}
-	held := c.hold(each)
+	held := c.reserveAddresses(each)
 	wanted, err := netip.ParseAddr(each.Spec.Wanted)
 	if pool := c.pools[family(wanted)]; err == nil && held[family(wanted)] != wanted && pool.free(wanted) {
 		pool.Release(each.key())

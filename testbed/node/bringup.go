@@ -31,7 +31,7 @@ func (n *Node) bringUp(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	n.told("API server is ready")
+	n.recordStep("API server is ready")
 	if err := <-pause; err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (n *Node) awaitNode(ctx context.Context) error {
 	if err := n.until(ctx, "the node to be ready", []string{"kubelet", "containerd"}, n.nodeReady); err != nil {
 		return err
 	}
-	n.told("node is ready")
+	n.recordStep("node is ready")
 	// Pods are refused until their namespace's ServiceAccount and certificate authority are there.
 	if err := n.until(ctx, "the default ServiceAccount", []string{"kube-controller-manager"}, func(ctx context.Context) error {
 		if err := n.api.Read(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil); err != nil {
@@ -69,9 +69,9 @@ func (n *Node) awaitNode(ctx context.Context) error {
 			return err
 		}
 	}
-	n.told("DNS and Services are ready")
+	n.recordStep("DNS and Services are ready")
 	return n.until(ctx, "the scheduler", []string{"kube-scheduler"}, func(ctx context.Context) error {
-		return answers(ctx, "https://127.0.0.1:10259/readyz")
+		return checkURL(ctx, "https://127.0.0.1:10259/readyz")
 	})
 }
 
@@ -116,7 +116,7 @@ func (n *Node) nodeReady(ctx context.Context) error {
 	return errors.New("kubelet has not said whether it is ready")
 }
 
-func answers(ctx context.Context, url string) error {
+func checkURL(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

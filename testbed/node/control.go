@@ -78,7 +78,7 @@ func (n *Node) obey(ctx context.Context, order Order) error {
 		if err := n.heal(""); err != nil {
 			return err
 		}
-		n.again()
+		n.restartEnded()
 		return nil
 	case "start":
 		return n.startAndWait(ctx, order.On)

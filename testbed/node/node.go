@@ -98,7 +98,7 @@ func (n *Node) prepare() error {
 	if err := configure(n.testbed, n.programs); err != nil {
 		return err
 	}
-	n.told("network, certificates and configuration are made")
+	n.recordStep("network, certificates and configuration are made")
 	return nil
 }
 
@@ -115,7 +115,7 @@ func raiseFileLimit() error {
 	return nil
 }
 
-func (n *Node) told(step string) {
+func (n *Node) recordStep(step string) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
 	n.steps = append(n.steps, step)
@@ -132,8 +132,8 @@ func (n *Node) finish(err error) {
 	}
 }
 
-// again starts components that have ended; only one start runs at a time.
-func (n *Node) again() {
+// restartEnded starts components that have ended; only one start runs at a time.
+func (n *Node) restartEnded() {
 	n.mutex.Lock()
 	if n.phase == Starting || n.api == nil {
 		n.mutex.Unlock()
@@ -147,7 +147,7 @@ func (n *Node) again() {
 func (n *Node) report() Report {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
-	report := Report{Phase: n.phase, Steps: n.steps, Failure: n.failure, Components: n.supervisor.all(), Faults: []string{}}
+	report := Report{Phase: n.phase, Steps: n.steps, Failure: n.failure, Components: n.supervisor.statuses(), Faults: []string{}}
 	for _, fault := range n.faults {
 		report.Faults = append(report.Faults, fault.Name)
 	}

@@ -139,8 +139,8 @@ func (s *supervisor) stop(name string, signal syscall.Signal) error {
 	return nil
 }
 
-// all are the components in the order they are shown, those never started left out.
-func (s *supervisor) all() []Status {
+// statuses are the components in the order they are shown, those never started left out.
+func (s *supervisor) statuses() []Status {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	var statuses []Status

@@ -204,7 +204,7 @@ func complete(folder string) error {
 func removeCgroup(folder string, patience time.Duration) error {
 	end := time.Now().Add(patience)
 	for {
-		folders, err := below(folder)
+		folders, err := descendants(folder)
 		if err != nil {
 			return err
 		}
@@ -228,8 +228,8 @@ func removeCgroup(folder string, patience time.Duration) error {
 	}
 }
 
-// below are a cgroup and all in it, children first.
-func below(folder string) ([]string, error) {
+// descendants are a cgroup and all in it, children first.
+func descendants(folder string) ([]string, error) {
 	var folders []string
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -23,9 +23,9 @@ var tunables = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// furnish makes the box from inside: cgroups, and mounts that no one outside sees. `visible` are paths that must stay
+// setUpMounts makes the box from inside: cgroups, and mounts that no one outside sees. `visible` are paths that must stay
 // readable wherever they are.
-func furnish(testbed state.Testbed, visible []string) error {
+func setUpMounts(testbed state.Testbed, visible []string) error {
 	cgroups, err := hierarchies()
 	if err != nil {
 		return err

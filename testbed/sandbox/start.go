@@ -83,7 +83,7 @@ func Live(testbed state.Testbed, visible []string, arguments ...string) error {
 	begin.Close()
 	// The cgroup namespace is one of the thread; children are started from this one.
 	runtime.LockOSThread()
-	if err := furnish(testbed, visible); err != nil {
+	if err := setUpMounts(testbed, visible); err != nil {
 		return err
 	}
 	child, err := os.StartProcess("/proc/self/exe", append([]string{"testbed"}, arguments...), &os.ProcAttr{

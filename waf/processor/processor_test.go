@@ -165,15 +165,15 @@ func (s stream) ask(message *extproc.ProcessingRequest) *extproc.ProcessingRespo
 	return reply
 }
 
-// ended tells that the server ended the stream without an error.
-func (s stream) ended() {
+// requireEnd tells that the server requireEnd the stream without an error.
+func (s stream) requireEnd() {
 	s.t.Helper()
 	if reply, err := s.Recv(); !errors.Is(err, io.EOF) {
 		s.t.Fatalf("the stream goes on: %v, %v", reply, err)
 	}
 }
 
-func asks(method, path string, hasBody bool, more ...string) *extproc.ProcessingRequest {
+func messageWithHeaders(method, path string, hasBody bool, more ...string) *extproc.ProcessingRequest {
 	list := []*core.HeaderValue{
 		{Key: ":method", RawValue: []byte(method)}, {Key: ":path", RawValue: []byte(path)},
 		{Key: ":scheme", RawValue: []byte("https")}, {Key: ":authority", RawValue: []byte("shop.example")},
@@ -193,7 +193,7 @@ func asks(method, path string, hasBody bool, more ...string) *extproc.Processing
 }
 
 func form(body string) (*extproc.ProcessingRequest, *extproc.ProcessingRequest) {
-	return asks("POST", "/form", true, "content-type", "application/x-www-form-urlencoded", "content-length", fmt.Sprint(len(body))),
+	return messageWithHeaders("POST", "/form", true, "content-type", "application/x-www-form-urlencoded", "content-length", fmt.Sprint(len(body))),
 		piece(body, true)
 }
 
@@ -247,10 +247,10 @@ func wantModes(t *testing.T, reply *extproc.ProcessingResponse, request, respons
 func TestHarmlessExchangePassesAndLogsNothing(t *testing.T) {
 	f := start(t, defaults())
 	s := f.open()
-	wantModes(t, s.ask(asks("GET", "/?q=fine", false)), modes.ProcessingMode_NONE, modes.ProcessingMode_NONE)
+	wantModes(t, s.ask(messageWithHeaders("GET", "/?q=fine", false)), modes.ProcessingMode_NONE, modes.ProcessingMode_NONE)
 	reply := s.ask(response("200", true, "content-type", "image/png"))
 	wantModes(t, reply, modes.ProcessingMode_NONE, modes.ProcessingMode_NONE)
-	s.ended()
+	s.requireEnd()
 	if entries := f.entries(); len(entries) != 0 {
 		t.Fatalf("logged %v", entries)
 	}
@@ -264,8 +264,8 @@ func TestInterruptionAnswersTheRequest(t *testing.T) {
 		t.Run(test.query, func(t *testing.T) {
 			f := start(t, defaults())
 			s := f.open()
-			immediate := wantImmediate(t, s.ask(asks("GET", "/?q="+test.query, false)), test.code)
-			s.ended()
+			immediate := wantImmediate(t, s.ask(messageWithHeaders("GET", "/?q="+test.query, false)), test.code)
+			s.requireEnd()
 			location := ""
 			for _, each := range immediate.GetHeaders().GetSetHeaders() {
 				if each.GetHeader().GetKey() == "location" {
@@ -289,7 +289,7 @@ func TestInterruptionAnswersTheRequest(t *testing.T) {
 func TestAuditLineSaysWhoDidWhatAndWhichRuleMatched(t *testing.T) {
 	f := start(t, defaults())
 	s := f.open()
-	s.ask(asks("GET", "/path?q=denied", false))
+	s.ask(messageWithHeaders("GET", "/path?q=denied", false))
 	entry := f.entries()[0]
 	if entry.ID != "r-1" || entry.Client != "192.0.2.7" || entry.Host != "shop.example" || entry.Method != "GET" || entry.Path != "/path" ||
 		entry.Protocol != "HTTP/2" || entry.Mode != "On" || entry.Severity != "critical" || entry.Configuration != "default" {
@@ -307,7 +307,7 @@ func TestAuditLineSaysWhoDidWhatAndWhichRuleMatched(t *testing.T) {
 func TestCookiesAndBodiesAreNotInTheAuditLog(t *testing.T) {
 	f := start(t, defaults())
 	s := f.open()
-	s.ask(asks("GET", "/", false, "cookie", "session=hunter2"))
+	s.ask(messageWithHeaders("GET", "/", false, "cookie", "session=hunter2"))
 	s.ask(response("200", true, "content-type", "text/plain"))
 	wantImmediate(t, s.ask(responsePiece("a secret is here")), 500)
 	f.entries()
@@ -328,7 +328,7 @@ func TestBodyIsAskedForWholeAndExamined(t *testing.T) {
 	head, body := form("field=bad")
 	wantModes(t, s.ask(head), modes.ProcessingMode_BUFFERED, modes.ProcessingMode_NONE)
 	wantImmediate(t, s.ask(body), 403)
-	s.ended()
+	s.requireEnd()
 	if entry := f.entries()[0]; entry.Interruption.Phase != phaseRequestBody || entry.Rules[0].ID != 1004 {
 		t.Errorf("%+v", entry)
 	}
@@ -349,7 +349,7 @@ func TestBodyWithoutALengthIsChunkedInHTTP1(t *testing.T) {
 		{"HTTP/2", true, nil, false},
 	} {
 		s := start(t, settings).open()
-		head := asks("POST", "/", test.hasBody, test.more...)
+		head := messageWithHeaders("POST", "/", test.hasBody, test.more...)
 		head.Attributes[attributesNamespace].Fields["request.protocol"] = structpb.NewStringValue(test.protocol)
 		if refused := s.ask(head).GetImmediateResponse() != nil; refused != test.refused {
 			t.Errorf("%+v: refused %v", test, refused)
@@ -364,18 +364,18 @@ func TestBodyIsNotAskedForWithoutAccess(t *testing.T) {
 	head, _ := form("field=bad")
 	wantModes(t, s.ask(head), modes.ProcessingMode_NONE, modes.ProcessingMode_NONE)
 	wantModes(t, s.ask(response("200", true, "content-type", "text/plain")), modes.ProcessingMode_NONE, modes.ProcessingMode_NONE)
-	s.ended()
+	s.requireEnd()
 }
 
 func TestResponseIsExamined(t *testing.T) {
 	s := start(t, defaults()).open()
-	s.ask(asks("GET", "/", false))
+	s.ask(messageWithHeaders("GET", "/", false))
 	wantImmediate(t, s.ask(response("200", false, "x-leak", "yes")), 502)
 	s = start(t, defaults()).open()
-	s.ask(asks("GET", "/", false))
+	s.ask(messageWithHeaders("GET", "/", false))
 	wantModes(t, s.ask(response("200", true, "content-type", "text/plain")), modes.ProcessingMode_NONE, modes.ProcessingMode_BUFFERED_PARTIAL)
 	wantImmediate(t, s.ask(responsePiece("a secret")), 500)
-	s.ended()
+	s.requireEnd()
 }
 
 func TestDetectionOnlyInterruptsNothing(t *testing.T) {
@@ -392,7 +392,7 @@ func TestDetectionOnlyInterruptsNothing(t *testing.T) {
 	if reply := s.ask(responsePiece("a secret")); reply.GetResponseBody() == nil {
 		t.Fatalf("%v", reply)
 	}
-	s.ended()
+	s.requireEnd()
 	entry := f.entries()[0]
 	if entry.Interrupted || entry.Status != 200 || entry.Configuration != "Ingress shop/web" || entry.Mode != "DetectionOnly" ||
 		fmt.Sprint(entry.RuleIDs) != "[1001 1004 1005 1006]" || entry.Interruption.Rule != 1001 {
@@ -405,7 +405,7 @@ func TestCoreRuleSetRefusesAnAttack(t *testing.T) {
 	settings.Default = configuration.Configuration{Mode: configuration.On, CoreRuleSet: true}
 	f := start(t, settings)
 	s := f.open()
-	wantImmediate(t, s.ask(asks("GET", "/?q=%3Cscript%3Ealert(1)%3C/script%3E", false, "user-agent", "test", "accept", "*/*")), 403)
+	wantImmediate(t, s.ask(messageWithHeaders("GET", "/?q=%3Cscript%3Ealert(1)%3C/script%3E", false, "user-agent", "test", "accept", "*/*")), 403)
 	if entry := f.entries()[0]; entry.Interruption.Rule != 949110 || entry.Rules[0].ID != 941100 {
 		t.Errorf("%+v", entry)
 	}
@@ -414,7 +414,7 @@ func TestCoreRuleSetRefusesAnAttack(t *testing.T) {
 func TestInvalidConfigurationFailsItsStreamsAndIsLoggedOnce(t *testing.T) {
 	f := start(t, defaults())
 	for range 3 {
-		_, err := f.open().try(withMetadata(asks("GET", "/", false), map[string]any{
+		_, err := f.open().try(withMetadata(messageWithHeaders("GET", "/", false), map[string]any{
 			"mode": "On", "directives": `SecRule ARGS "@rx (" "id:1,deny"`, "name": "Ingress shop/broken"}))
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "Ingress shop/broken") {
 			t.Fatalf("%v", err)
@@ -431,7 +431,7 @@ func TestMetadataThatIsNotKnownIsRefused(t *testing.T) {
 	for _, fields := range []map[string]any{
 		{"mode": "On", "paranoia": 4}, {"mode": true}, {"mode": "Strict"}, {"core_rule_set": "true"}, {"directives": 1},
 	} {
-		if _, err := f.open().try(withMetadata(asks("GET", "/", false), fields)); status.Code(err) != codes.InvalidArgument {
+		if _, err := f.open().try(withMetadata(messageWithHeaders("GET", "/", false), fields)); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v", fields, err)
 		}
 	}
@@ -480,7 +480,7 @@ func TestPiecesAreExaminedTogetherWhereNothingIsBlocked(t *testing.T) {
 	s.ask(piece("fie", false))
 	s.ask(piece("ld=bad", true))
 	s.ask(response("200", false))
-	s.ended()
+	s.requireEnd()
 	if entries := f.entries(); len(entries) != 1 || entries[0].RuleIDs[0] != 1004 {
 		t.Errorf("%+v", entries)
 	}
@@ -513,8 +513,8 @@ func TestMessagesOutOfOrderFailTheStream(t *testing.T) {
 		t.Errorf("body first: %v", err)
 	}
 	s := f.open()
-	s.ask(asks("GET", "/", false))
-	if _, err := s.try(asks("GET", "/", false)); status.Code(err) != codes.InvalidArgument {
+	s.ask(messageWithHeaders("GET", "/", false))
+	if _, err := s.try(messageWithHeaders("GET", "/", false)); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("headers twice: %v", err)
 	}
 }
@@ -526,7 +526,7 @@ func TestLimitsRefuseStreams(t *testing.T) {
 	first := f.open()
 	head, body := form("field=bad")
 	first.ask(head)
-	if _, err := f.open().try(asks("GET", "/", false)); status.Code(err) != codes.ResourceExhausted {
+	if _, err := f.open().try(messageWithHeaders("GET", "/", false)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("transactions: %v", err)
 	}
 	if _, err := first.try(body); status.Code(err) != codes.ResourceExhausted {
@@ -543,7 +543,7 @@ func TestPanicFailsItsStreamOnly(t *testing.T) {
 	// Without a cache, every transaction panics.
 	f.serve(defaults(), New(defaults(), nil, nil, f.metrics, slog.New(slog.NewTextHandler(f.logged, nil))))
 	for range 2 {
-		if _, err := f.open().try(asks("GET", "/", false)); status.Code(err) != codes.Internal {
+		if _, err := f.open().try(messageWithHeaders("GET", "/", false)); status.Code(err) != codes.Internal {
 			t.Fatalf("%v", err)
 		}
 	}
@@ -556,15 +556,15 @@ func TestPanicFailsItsStreamOnly(t *testing.T) {
 func TestEngineThatIsOffSeesNothing(t *testing.T) {
 	f := start(t, defaults())
 	s := f.open()
-	reply := s.ask(withMetadata(asks("GET", "/?q=denied", false), map[string]any{"mode": "Off", "directives": rules}))
+	reply := s.ask(withMetadata(messageWithHeaders("GET", "/?q=denied", false), map[string]any{"mode": "Off", "directives": rules}))
 	if reply.GetModeOverride().GetResponseHeaderMode() != modes.ProcessingMode_SKIP {
 		t.Errorf("%v", reply)
 	}
-	s.ended()
+	s.requireEnd()
 }
 
 func TestStatusOfAnInterruptionIsOneThatHTTPHas(t *testing.T) {
 	s := start(t, defaults()).open()
 	const odd = `SecRule ARGS:q "@streq x" "id:1,phase:1,deny,status:299"`
-	wantImmediate(t, s.ask(withMetadata(asks("GET", "/?q=x", false), map[string]any{"mode": "On", "directives": odd})), http.StatusForbidden)
+	wantImmediate(t, s.ask(withMetadata(messageWithHeaders("GET", "/?q=x", false), map[string]any{"mode": "On", "directives": odd})), http.StatusForbidden)
 }

@@ -50,11 +50,11 @@ type reader struct {
 
 func (reader *reader) Read(into []byte) (int, error) {
 	count, err := reader.Conn.Read(into)
-	reader.see(into[:count])
+	reader.inspect(into[:count])
 	return count, err
 }
 
-func (reader *reader) see(piece []byte) {
+func (reader *reader) inspect(piece []byte) {
 	if reader.isOther {
 		return
 	}

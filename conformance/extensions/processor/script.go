@@ -125,8 +125,8 @@ func Parse(text string) (Script, error) {
 	return script, nil
 }
 
-// of are the steps of a phase.
-func (script Script) of(phase Phase) Script {
+// stepsOf returns the steps of a phase.
+func (script Script) stepsOf(phase Phase) Script {
 	var found Script
 	for _, step := range script {
 		if step.Phase == phase || step.Phase == anyPhase {

@@ -20,7 +20,7 @@ func TestScriptsAreReadByPhase(t *testing.T) {
 		{RequestHeaders, []string{"set", "unknown"}}, {RequestBody, []string{"unknown", "immediate"}}, {ResponseTrailers, []string{"unknown"}},
 	} {
 		var actions []string
-		for _, step := range script.of(one.phase) {
+		for _, step := range script.stepsOf(one.phase) {
 			actions = append(actions, step.Action)
 		}
 		if !slices.Equal(actions, one.actions) {

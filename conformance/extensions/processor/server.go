@@ -119,7 +119,7 @@ func (server *Server) Process(stream extproc.ExternalProcessor_ProcessServer) er
 			if isFirst {
 				sight.Streams++
 			}
-			sight.see(phase, message)
+			sight.add(phase, message)
 		})
 		if err := one.serve(phase, message); errors.Is(err, errEnded) {
 			return nil
@@ -152,7 +152,7 @@ func (one *call) begin(message *extproc.ProcessingRequest) error {
 
 // serve responds to a message.
 func (one *call) serve(phase Phase, message *extproc.ProcessingRequest) error {
-	steps := one.script.of(phase)
+	steps := one.script.stepsOf(phase)
 	for _, step := range steps {
 		if err := one.misbehave(step); err != nil {
 			return err

@@ -77,8 +77,8 @@ func (server *Server) Open() int {
 	return server.record.streams
 }
 
-// see adds a message.
-func (sight *Sight) see(phase Phase, message *extproc.ProcessingRequest) {
+// add records a message.
+func (sight *Sight) add(phase Phase, message *extproc.ProcessingRequest) {
 	sight.Messages[phase]++
 	if len(sight.Order) == 0 || sight.Order[len(sight.Order)-1] != phase {
 		sight.Order = append(sight.Order, phase)

@@ -106,28 +106,28 @@ type connecting = func() *grpc.ClientConn
 
 // Each ends the process if it fails.
 var cases = map[string]func(context.Context, *grpc.ClientConn, connecting){
-	"empty_unary":                 of(interop.DoEmptyUnaryCall),
-	"large_unary":                 of(interop.DoLargeUnaryCall),
-	"client_streaming":            of(interop.DoClientStreaming),
-	"server_streaming":            of(interop.DoServerStreaming),
-	"ping_pong":                   of(interop.DoPingPong),
-	"empty_stream":                of(interop.DoEmptyStream),
-	"timeout_on_sleeping_server":  of(interop.DoTimeoutOnSleepingServer),
-	"cancel_after_begin":          of(interop.DoCancelAfterBegin),
-	"cancel_after_first_response": of(interop.DoCancelAfterFirstResponse),
-	"status_code_and_message":     of(interop.DoStatusCodeAndMessage),
-	"special_status_message":      of(interop.DoSpecialStatusMessage),
-	"custom_metadata":             of(interop.DoCustomMetadata),
+	"empty_unary":                 withClient(interop.DoEmptyUnaryCall),
+	"large_unary":                 withClient(interop.DoLargeUnaryCall),
+	"client_streaming":            withClient(interop.DoClientStreaming),
+	"server_streaming":            withClient(interop.DoServerStreaming),
+	"ping_pong":                   withClient(interop.DoPingPong),
+	"empty_stream":                withClient(interop.DoEmptyStream),
+	"timeout_on_sleeping_server":  withClient(interop.DoTimeoutOnSleepingServer),
+	"cancel_after_begin":          withClient(interop.DoCancelAfterBegin),
+	"cancel_after_first_response": withClient(interop.DoCancelAfterFirstResponse),
+	"status_code_and_message":     withClient(interop.DoStatusCodeAndMessage),
+	"special_status_message":      withClient(interop.DoSpecialStatusMessage),
+	"custom_metadata":             withClient(interop.DoCustomMetadata),
 	"unimplemented_method": func(ctx context.Context, connection *grpc.ClientConn, _ connecting) {
 		interop.DoUnimplementedMethod(ctx, connection)
 	},
 	"unimplemented_service": func(ctx context.Context, connection *grpc.ClientConn, _ connecting) {
 		interop.DoUnimplementedService(ctx, testgrpc.NewUnimplementedServiceClient(connection))
 	},
-	"client_compressed_unary":     of(clientCompressedUnary),
-	"server_compressed_unary":     of(serverCompressedUnary),
-	"client_compressed_streaming": of(clientCompressedStreaming),
-	"server_compressed_streaming": of(serverCompressedStreaming),
+	"client_compressed_unary":     withClient(clientCompressedUnary),
+	"server_compressed_unary":     withClient(serverCompressedUnary),
+	"client_compressed_streaming": withClient(clientCompressedStreaming),
+	"server_compressed_streaming": withClient(serverCompressedStreaming),
 	"rpc_soak": func(ctx context.Context, connection *grpc.ClientConn, _ connecting) {
 		soak(ctx, func() (*grpc.ClientConn, func()) { return connection, func() {} })
 	},
@@ -139,7 +139,7 @@ var cases = map[string]func(context.Context, *grpc.ClientConn, connecting){
 	},
 }
 
-func of(do func(context.Context, testgrpc.TestServiceClient, ...grpc.CallOption)) func(context.Context, *grpc.ClientConn, connecting) {
+func withClient(do func(context.Context, testgrpc.TestServiceClient, ...grpc.CallOption)) func(context.Context, *grpc.ClientConn, connecting) {
 	return func(ctx context.Context, connection *grpc.ClientConn, _ connecting) {
 		do(ctx, testgrpc.NewTestServiceClient(connection))
 	}

@@ -50,7 +50,7 @@ func Start() (*Server, error) {
 	mux.HandleFunc("/echo", echo)
 	mux.HandleFunc("/held", server.hold)
 	mux.HandleFunc("/endless", server.endless)
-	mux.HandleFunc("/swallow", server.swallow)
+	mux.HandleFunc("/swallow", server.discardBody)
 	mux.HandleFunc("/websocket", webSocket)
 	mux.HandleFunc("/", func(writer http.ResponseWriter, request *http.Request) { fmt.Fprint(writer, "here") })
 	server.server = &http.Server{Handler: mux, Protocols: new(http.Protocols), MaxHeaderBytes: 1 << 20}
@@ -185,7 +185,7 @@ func (server *Server) HasLeft(id string) bool {
 	return server.gone[id] != nil
 }
 
-func (server *Server) left(id string, err error) {
+func (server *Server) recordDeparture(id string, err error) {
 	server.mutex.Lock()
 	defer server.mutex.Unlock()
 	server.gone[id] = err
@@ -194,13 +194,13 @@ func (server *Server) left(id string, err error) {
 // endless sends until the client leaves.
 func (server *Server) endless(writer http.ResponseWriter, request *http.Request) {
 	_, err := io.Copy(writer, &pattern{})
-	server.left(request.URL.Query().Get("id"), err)
+	server.recordDeparture(request.URL.Query().Get("id"), err)
 }
 
-// swallow reads until the body ends; a client that leaves is noted.
-func (server *Server) swallow(writer http.ResponseWriter, request *http.Request) {
+// discardBody reads until the body ends; a client that leaves is noted.
+func (server *Server) discardBody(writer http.ResponseWriter, request *http.Request) {
 	if _, err := io.Copy(io.Discard, request.Body); err != nil {
-		server.left(request.URL.Query().Get("id"), err)
+		server.recordDeparture(request.URL.Query().Get("id"), err)
 	}
 }
 

@@ -291,7 +291,7 @@ func (recorder *Recorder) serveHTTP2(connection net.Conn) {
 			recorder.keep(one)
 		}
 		if one := open[id]; one != nil && hasEnded {
-			recorder.note(func() { one.end() })
+			recorder.note(func() { one.finish() })
 			delete(open, id)
 			var head bytes.Buffer
 			_ = hpack.NewEncoder(&head).WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
@@ -334,8 +334,8 @@ func (recorded *Recorded) read(decoder *hpack.Decoder, block []byte) {
 	}
 }
 
-// end compares the body of a request over HTTP/2 with its length.
-func (recorded *Recorded) end() {
+// finish compares the body of a request over HTTP/2 with its length.
+func (recorded *Recorded) finish() {
 	recorded.IsWhole = true
 	lengths := recorded.Values("content-length")
 	isRight := func(length string) bool {

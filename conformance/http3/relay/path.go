@@ -94,7 +94,7 @@ func (path *path) take(now time.Time, one *packet) fate {
 		return passes
 	}
 	path.send(one)
-	path.letPass(one.due)
+	path.countPassed(one.due)
 	return passes
 }
 
@@ -104,8 +104,8 @@ func (path *path) send(one *packet) {
 	heap.Push(&path.queue, one)
 }
 
-// letPass counts a datagram, due at a time, that passes the held ones.
-func (path *path) letPass(due time.Time) {
+// countPassed counts a datagram, due at a time, that passes the held ones.
+func (path *path) countPassed(due time.Time) {
 	kept := path.held[:0]
 	for _, one := range path.held {
 		if one.waitsFor--; one.waitsFor > 0 {

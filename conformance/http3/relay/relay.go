@@ -124,7 +124,7 @@ func (relay *Relay) rebind(client *client) error {
 		relay.rebound.Add(1)
 	}
 	client.back, client.toBack, client.sent = back, ipv4.NewPacketConn(back), 0
-	relay.running.Go(func() { relay.comeBack(client, back) })
+	relay.running.Go(func() { relay.forwardReplies(client, back) })
 	return nil
 }
 
@@ -185,8 +185,8 @@ func (relay *Relay) clientAt(address *net.UDPAddr) *client {
 	return one
 }
 
-// comeBack takes what the server sends to a socket, until that is closed.
-func (relay *Relay) comeBack(client *client, back *net.UDPConn) {
+// forwardReplies takes what the server sends to a socket, until that is closed.
+func (relay *Relay) forwardReplies(client *client, back *net.UDPConn) {
 	from, to, datagrams := ipv4.NewPacketConn(back), ipv4.NewPacketConn(relay.front), newDatagrams()
 	defer datagrams.release()
 	for {

@@ -75,7 +75,7 @@ func httpLies() []Lie {
 		{"a response of 1 GiB", web(func(writer http.ResponseWriter, _ *http.Request) {
 			writer.Header().Set("Content-Type", "application/x-protobuf")
 			writer.Header().Set("Content-Length", strconv.Itoa(gibibyte))
-			pour(writer, gibibyte)
+			writeZeros(writer, gibibyte)
 		})},
 		{"headers without an end", raw(endlessHeaders)},
 		{"one byte a second", web(func(writer http.ResponseWriter, request *http.Request) {
@@ -104,7 +104,7 @@ func grpcLies() []Lie {
 		{"a message of 1 GiB", h2c(func(writer http.ResponseWriter, _ *http.Request) {
 			writer.Header().Set("Content-Type", "application/grpc")
 			_, _ = writer.Write([]byte{0, 0x40, 0, 0, 0})
-			pour(writer, gibibyte)
+			writeZeros(writer, gibibyte)
 		})},
 		{"one byte a second", h2c(func(writer http.ResponseWriter, request *http.Request) {
 			writer.Header().Set("Content-Type", "application/grpc")
@@ -191,8 +191,8 @@ func partialCall(rejected int64) func(grpc.ServerStream) error {
 	}
 }
 
-// pour writes zeros until all are written or the client stops reading.
-func pour(writer io.Writer, size int) {
+// writeZeros writes zeros until all are written or the client stops reading.
+func writeZeros(writer io.Writer, size int) {
 	piece := make([]byte, 1<<16)
 	for sent := 0; sent < size; sent += len(piece) {
 		if _, err := writer.Write(piece); err != nil {

@@ -129,7 +129,7 @@ func Untouched(exchanges []Exchange, spans []*sink.Span) *Result {
 	check := &checker{result: &Result{Rows: map[string]*Row{}, Contexts: map[string]int{}, Spans: map[string]int{}}}
 	for index := range exchanges {
 		one := &exchanges[index]
-		check.row(one)
+		check.countRow(one)
 		for _, sight := range one.Sights {
 			if !isUntouched(sight.Header, one.Outcome.Case.Carried.Header) {
 				check.problem(one, "an endpoint got %v, and traces are off", sight.Header)
@@ -152,8 +152,8 @@ func (check *checker) problem(one *Exchange, format string, values ...any) {
 	check.add(Problem{Path: sent.Path, Kind: sent.Kind.Name, Context: sent.Context, Text: fmt.Sprintf(format, values...)})
 }
 
-// row counts a request, and checks that the expected events happened.
-func (check *checker) row(one *Exchange) *Row {
+// countRow counts a request, and checks that the expected events happened.
+func (check *checker) countRow(one *Exchange) *Row {
 	sent := one.Outcome.Case
 	check.result.Contexts[sent.Context]++
 	row := check.result.Rows[sent.Kind.Name]
@@ -176,7 +176,7 @@ func (check *checker) row(one *Exchange) *Row {
 }
 
 func (check *checker) exchange(one *Exchange) {
-	row := check.row(one)
+	row := check.countRow(one)
 	contexts := make([]context, 0, len(one.Sights))
 	for index := range one.Sights {
 		if found, isReadable := check.context(one, &one.Sights[index]); isReadable {
