@@ -107,11 +107,11 @@ impl Collected {
             self.add(Probe::handshake(&target.name));
         }
         for rule in host.routes.iter().flat_map(|route| &route.rules) {
-            for of in &rule.matches {
-                self.add_match(&target, rule, of);
+            for matched in &rule.matches {
+                self.add_match(&target, rule, matched);
             }
-            for of in denied_matches(rule) {
-                self.add_denied(&target, rule, of);
+            for matched in denied_matches(rule) {
+                self.add_denied(&target, rule, matched);
             }
         }
         self.add(target.request(ProbeKind::Get, &format!("/{UNKNOWN_NAME}-no-such-path"), Purpose::NoRule));

@@ -457,7 +457,7 @@ mod tests {
             percent,
             ..HttpRequestMirrorFilter::default()
         };
-        for (of, share) in [
+        for (filter, share) in [
             (mirror(None, None), Some((1, 1))),
             (mirror(None, Some(20)), Some((20, 100))),
             (mirror(Some((1, Some(8))), None), Some((1, 8))),
@@ -466,7 +466,7 @@ mod tests {
         ] {
             let mirror = &mut |_: BackendReference<'_>| Some("shop/copy:80".into());
             let mut reader = FilterReader { named: None, mirror, prefixes: true };
-            let found = match reader.mirror(&of) {
+            let found = match reader.mirror(&filter) {
                 Ok(Some(it)) => Some((it.numerator, it.denominator)),
                 _ => None,
             };

@@ -169,7 +169,7 @@ pub(crate) fn read(written: &GatewayInput<'_>, context: Context<'_>) -> GatewayR
         _ => None,
     };
     GatewayReading {
-        parents: parents.into_iter().map(|(of, parent)| (of, Arc::new(parent))).collect(),
+        parents: parents.into_iter().map(|(parent_key, parent)| (parent_key, Arc::new(parent))).collect(),
         frontend,
         client_certificate: client_certificate(written, context),
         parameters_fault: unusable,

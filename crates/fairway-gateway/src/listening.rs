@@ -63,16 +63,16 @@ fn for_shared_gateway(
     let https = reading.served().filter(|listener| listener.entry.protocol == Protocol::Https);
     let entries = https.filter_map(|listener| {
         let entry = &listener.entry;
-        let (of, name) =
+        let (protocol, name) =
             (ListenerProtocol::Https, gateway::route_table(&reading.own_parent()?.gateway, entry));
         let listener_entry = model::Listener {
             origin: entry.origin.clone(),
-            bind: placement::bound_addresses(placement, of.port_protocol(), entry.port).to_vec(),
+            bind: placement::bound_addresses(placement, protocol.port_protocol(), entry.port).to_vec(),
             host: entry.host.clone(),
             routes: Some(listener.table.clone()),
             address_owner: Some(IngressListeners::HTTPS.into()),
-            tls: listener_tls(listener, reading, of, attached),
-            ..model::Listener::new(&name, of, entry.port, IngressListeners::TABLE)
+            tls: listener_tls(listener, reading, protocol, attached),
+            ..model::Listener::new(&name, protocol, entry.port, IngressListeners::TABLE)
         };
         Some((name, Arc::new(listener_entry)))
     });

@@ -103,12 +103,12 @@ fn regex_path(pattern: &str, written: &str, account: &mut Account) -> Result<Pat
 
 /// Of several entries with one name, the first counts (Gateway API `HTTPHeaderMatch`, `HTTPQueryParamMatch`).
 fn value_matches(
-    of: &[ValueMatch],
+    entries: &[ValueMatch],
     named: &dyn Fn(&str) -> String,
     account: &mut Account,
 ) -> Result<Vec<NamedValueMatch>, Fault> {
-    let mut fields: Vec<NamedValueMatch> = Vec::with_capacity(of.len());
-    for it in of {
+    let mut fields: Vec<NamedValueMatch> = Vec::with_capacity(entries.len());
+    for it in entries {
         let name: Arc<str> = named(&it.name).into();
         if fields.iter().any(|before| before.name == name) {
             continue;

@@ -99,9 +99,9 @@ mod tests {
 
     fn route(namespace: &str, name: &str, matches: &[Match]) -> Arc<Route> {
         let at = |field: &str| Origin { field: field.into(), ..Origin::object("HTTPRoute", namespace, name) };
-        let rule = |(index, of): (usize, &Match)| Rule {
+        let rule = |(index, matched): (usize, &Match)| Rule {
             origin: at(&format!("spec.rules[{index}]")),
-            matches: vec![of.clone()],
+            matches: vec![matched.clone()],
             phases: Arc::default(),
             action: Action::Forward(Vec::new()),
             policy: Arc::default(),

@@ -204,16 +204,16 @@ impl StatusWriter<'_> {
         for entry in before {
             if entry["controllerName"] != *self.controller {
                 entries.push(entry);
-            } else if let Some(at) = remaining.iter().position(|(of, _)| *of == entry[reference]) {
+            } else if let Some(at) = remaining.iter().position(|(parent, _)| *parent == entry[reference]) {
                 let (_, own) = remaining.remove(at);
                 let mut entry = entry.as_object().cloned().unwrap_or_default();
                 self.set_conditions(&mut entry, &own.conditions);
                 entries.push(Value::Object(entry));
             }
         }
-        for (of, own) in remaining {
+        for (parent, own) in remaining {
             let mut entry = Map::new();
-            entry.insert(reference.to_owned(), of);
+            entry.insert(reference.to_owned(), parent);
             entry.insert("controllerName".to_owned(), json!(self.controller));
             self.set_conditions(&mut entry, &own.conditions);
             entries.push(Value::Object(entry));

@@ -86,8 +86,8 @@ impl Known {
         if ours == theirs {
             return;
         }
-        let is = |(of, part, mine, other, _): &Difference| {
-            *of == peer && case.contains(part) && (*mine, *other) == (ours, theirs)
+        let is = |(known_peer, part, mine, other, _): &Difference| {
+            *known_peer == peer && case.contains(part) && (*mine, *other) == (ours, theirs)
         };
         match KNOWN.iter().position(is) {
             Some(at) => self.met[at] += 1,
@@ -100,8 +100,8 @@ impl Known {
     }
 
     fn finish(self) {
-        for ((of, part, mine, other, why), met) in KNOWN.iter().zip(&self.met) {
-            println!("{met:5} {of:8} {part:28} {mine:?}, {other:?}: {why}");
+        for ((known_peer, part, mine, other, why), met) in KNOWN.iter().zip(&self.met) {
+            println!("{met:5} {known_peer:8} {part:28} {mine:?}, {other:?}: {why}");
         }
         let lines = self.remaining.iter().map(|(group, (count, case))| format!("{count} {group}, as {case}"));
         let lines: Vec<_> = lines.collect();

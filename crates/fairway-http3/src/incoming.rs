@@ -10,13 +10,13 @@ use crate::frame::{FrameHeader, FrameKind};
 use crate::shared::ConnectionShared;
 use crate::transport::{self, StreamInput};
 
-/// Bytes read from QUIC at once while waiting for a frame header: what follows it is buffered, so this is small.
-const HEADER_READ: usize = 2 * 1024;
+/// Maximum bytes per read while waiting for a frame header. Small, because what follows the header is buffered.
+const HEADER_READ_BYTES: usize = 2 * 1024;
 
 /// The phase of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessagePhase {
-    /// Its head was not received.
+    /// Its head has not been received yet.
     Head,
     /// Its body or trailers can follow.
     Body,
@@ -36,23 +36,23 @@ pub(crate) enum ReadState {
     /// In a HEADERS frame.
     Section,
     /// After a HEADERS frame that needs this many insertions into the dynamic table.
-    Blocked(u64),
+    AwaitsQpack(u64),
     /// After a HEADERS frame that was blocked and no longer is.
-    Unblocked,
+    QpackReady,
     /// After the end of the stream.
     Ended,
     /// Nothing more is read.
     Stopped,
 }
 
-/// What comes next.
+/// What [`Incoming::next`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextInput {
     /// Bytes of the body.
     Data,
     /// A field section.
     Section,
-    /// Nothing yet.
+    /// Nothing until more arrives.
     Blocked,
     /// The end of the stream.
     End,
@@ -81,8 +81,8 @@ pub(crate) struct Incoming {
     /// Whether only DATA may follow, because the request is CONNECT.
     pub(crate) tunnel: bool,
     /// Body bytes still expected by `content-length`.
-    pub(crate) announced: Option<u64>,
-    /// Bytes of the frames up to the head.
+    pub(crate) remaining_content_length: Option<u64>,
+    /// Size of the frames received up to and including the head, in bytes.
     pub(crate) head_bytes: usize,
     header: FrameHeader,
     /// Unread bytes of the current frame's payload.
@@ -91,7 +91,7 @@ pub(crate) struct Incoming {
     pending: Bytes,
     /// A field section that is incomplete or blocked.
     section: Vec<u8>,
-    /// Bytes reserved for it in [`ConnectionShared::head_memory`].
+    /// Bytes reserved for `section` in [`ConnectionShared::head_memory`].
     reserved: usize,
 }
 
@@ -101,7 +101,7 @@ impl Incoming {
             phase: MessagePhase::Head,
             reading: ReadState::Header,
             tunnel: false,
-            announced: None,
+            remaining_content_length: None,
             head_bytes: 0,
             header: FrameHeader::default(),
             frame_left: 0,
@@ -125,18 +125,18 @@ impl Incoming {
     ) -> Result<NextInput, Fault> {
         loop {
             match self.reading {
-                ReadState::Section | ReadState::Unblocked => return Ok(NextInput::Section),
-                ReadState::Blocked(_) => return Ok(NextInput::Blocked),
+                ReadState::Section | ReadState::QpackReady => return Ok(NextInput::Section),
+                ReadState::AwaitsQpack(_) => return Ok(NextInput::Blocked),
                 ReadState::Ended | ReadState::Stopped => return Ok(NextInput::End),
                 ReadState::Data if self.frame_left > 0 => return Ok(NextInput::Data),
                 ReadState::Data => self.reading = ReadState::Header,
                 ReadState::Ignored if self.frame_left == 0 => self.reading = ReadState::Header,
                 ReadState::Ignored | ReadState::Header => {
-                    if let Some(next) = self.fill(quic, id, HEADER_READ)? {
+                    if let Some(next) = self.fill(quic, id, HEADER_READ_BYTES)? {
                         return Ok(next);
                     }
                     if self.reading == ReadState::Ignored {
-                        let skipped = self.in_frame();
+                        let skipped = self.buffered_frame_bytes();
                         self.pending.advance(skipped);
                         self.frame_left -= skipped as u64;
                     } else if let Some((kind, length, bytes)) = self.header.take(&mut self.pending) {
@@ -148,7 +148,7 @@ impl Incoming {
     }
 
     /// How many of the buffered bytes belong to the current frame.
-    fn in_frame(&self) -> usize {
+    fn buffered_frame_bytes(&self) -> usize {
         usize::try_from(self.frame_left).map_or(self.pending.len(), |left| left.min(self.pending.len()))
     }
 
@@ -193,7 +193,7 @@ impl Incoming {
         self.frame_left = length;
         self.reading = match (kind, self.phase) {
             (FrameKind::Data, MessagePhase::Body) => {
-                self.announce(length)?;
+                self.count_body_bytes(length)?;
                 if length == 0 {
                     shared.charge(Weight::Medium, "empty_data_frames")?;
                 }
@@ -217,23 +217,23 @@ impl Incoming {
 
     /// Counts announced data: if "the value of a Content-Length header field does not equal the sum of the DATA frame
     /// lengths received", the request is malformed (RFC 9114 §4.1.2). Checked before the bytes are passed on.
-    fn announce(&mut self, length: u64) -> Result<(), Fault> {
-        if let Some(left) = self.announced {
-            self.announced = Some(left.checked_sub(length).ok_or_else(length_disagrees)?);
+    fn count_body_bytes(&mut self, length: u64) -> Result<(), Fault> {
+        if let Some(left) = self.remaining_content_length {
+            self.remaining_content_length = Some(left.checked_sub(length).ok_or_else(length_disagrees)?);
         }
         Ok(())
     }
 
     /// Checks at the end of the stream that `content-length` was correct.
     pub(crate) fn check_end(&self) -> Result<(), Fault> {
-        match self.announced {
+        match self.remaining_content_length {
             Some(1..) => Err(length_disagrees()),
             _ => Ok(()),
         }
     }
 
     /// Reads up to `max_bytes` of a body, after [`NextInput::Data`].
-    pub(crate) fn data(
+    pub(crate) fn read_data(
         &mut self,
         quic: &mut Connection,
         id: StreamId,
@@ -242,7 +242,7 @@ impl Incoming {
         if let Some(next) = self.fill(quic, id, max_bytes)? {
             return Ok(Err(next));
         }
-        let chunk = self.pending.split_to(self.in_frame().min(max_bytes));
+        let chunk = self.pending.split_to(self.buffered_frame_bytes().min(max_bytes));
         self.frame_left -= chunk.len() as u64;
         Ok(Ok(chunk))
     }
@@ -258,13 +258,13 @@ impl Incoming {
     }
 
     /// Continues to collect a field section, after [`NextInput::Section`].
-    pub(crate) fn collect(
+    pub(crate) fn collect_section(
         &mut self,
         quic: &mut Connection,
         id: StreamId,
         shared: &mut ConnectionShared,
     ) -> Result<CollectedSection, Fault> {
-        if self.reading == ReadState::Unblocked {
+        if self.reading == ReadState::QpackReady {
             self.reading = ReadState::Header;
             return Ok(CollectedSection::Whole(Bytes::from(std::mem::take(&mut self.section))));
         }
@@ -289,7 +289,7 @@ impl Incoming {
                 Some(NextInput::Reset(code)) => return Ok(CollectedSection::Reset(code)),
                 Some(_) => return Ok(CollectedSection::Blocked),
             }
-            let bytes = self.pending.split_to(self.in_frame());
+            let bytes = self.pending.split_to(self.buffered_frame_bytes());
             self.frame_left -= bytes.len() as u64;
             self.section.extend_from_slice(&bytes);
         }
@@ -312,15 +312,15 @@ impl Incoming {
         }
         shared.blocked += 1;
         self.section = section.to_vec();
-        self.reading = ReadState::Blocked(required);
+        self.reading = ReadState::AwaitsQpack(required);
         Ok(())
     }
 
     /// Unblocks a section: the insertions have arrived.
     pub(crate) fn unblock(&mut self, shared: &mut ConnectionShared) {
-        if let ReadState::Blocked(_) = self.reading {
+        if let ReadState::AwaitsQpack(_) = self.reading {
             shared.blocked -= 1;
-            self.reading = ReadState::Unblocked;
+            self.reading = ReadState::QpackReady;
         }
     }
 

@@ -127,7 +127,7 @@ impl Requests {
 
     /// A stream that waited for no more than this many insertions into the dynamic table.
     pub(crate) fn unblocked(&self, inserted: u64) -> Option<StreamId> {
-        let ready = |record: &&RequestRecord| matches!(record.incoming.reading, ReadState::Blocked(required) if required <= inserted);
+        let ready = |record: &&RequestRecord| matches!(record.incoming.reading, ReadState::AwaitsQpack(required) if required <= inserted);
         self.iter().find(ready).map(|record| record.id)
     }
 }

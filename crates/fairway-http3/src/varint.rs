@@ -1,6 +1,6 @@
 //! Variable-length integers (RFC 9000 §16).
 
-/// The maximum value.
+/// The largest integer that the encoding can represent, 2^62 - 1.
 pub(crate) const MAX: u64 = (1 << 62) - 1;
 
 /// The length of the integer that begins with this byte.

@@ -120,7 +120,7 @@ fn parent() -> impl Strategy<Value = Value> {
 }
 
 fn backend() -> impl Strategy<Value = Value> {
-    (0..2_u32, namespace(), 0..5_u32).prop_map(|(at, namespace, of)| match of {
+    (0..2_u32, namespace(), 0..5_u32).prop_map(|(at, namespace, variant)| match variant {
         0 => json!({"group": INFERENCE, "kind": "InferencePool", "name": format!("i{at}"), "namespace": namespace}),
         1 => json!({"group": MULTICLUSTER, "kind": "ServiceImport", "name": format!("v{at}"), "namespace": namespace, "port": 80}),
         _ => json!({"name": format!("v{at}"), "namespace": namespace, "port": 80}),
@@ -211,16 +211,16 @@ fn filter() -> impl Strategy<Value = Value> {
 
 /// An InferencePool whose picker is a Service that may exist, or a Pod that may belong to it.
 fn pool_or_pod() -> impl Strategy<Value = Value> {
-    (0..2_u32, 0..2_u32, namespace(), 0..4_u32).prop_map(|(at, label, namespace, of)| {
+    (0..2_u32, 0..2_u32, namespace(), 0..4_u32).prop_map(|(at, label, namespace, variant)| {
         let labels = json!({"app": format!("m{label}")});
-        if of > 1 {
+        if variant > 1 {
             let mut metadata = metadata(namespace, &format!("i{at}"), 0);
             metadata["labels"] = labels;
-            let ready = json!([{"type": "Ready", "status": if of == 2 { "True" } else { "False" }}]);
+            let ready = json!([{"type": "Ready", "status": if variant == 2 { "True" } else { "False" }}]);
             return json!({"kind": "Pod", "metadata": metadata,
                           "status": {"podIP": format!("10.7.0.{at}"), "conditions": ready}});
         }
-        let mode = if of == 0 { "FailOpen" } else { "FailClose" };
+        let mode = if variant == 0 { "FailOpen" } else { "FailClose" };
         let picker = json!({"name": "v0", "port": {"number": 80}, "failureMode": mode});
         let ports = json!([{"number": if label == 0 { 8000 } else { 8001 }}]);
         let selector = json!({"matchLabels": labels});

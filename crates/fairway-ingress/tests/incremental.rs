@@ -37,7 +37,7 @@ fn metadata(name: &str) -> Value {
     json!({"name": name, "namespace": "default"})
 }
 
-fn annotations() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+fn any_annotations() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     let annotation = prop::sample::select(vec![
         ("use-regex", "true"),
         ("rewrite-target", "/$1"),
@@ -78,8 +78,8 @@ fn annotations() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     prop_oneof![3 => prop::collection::vec(annotation, 0..4), 1 => Just(verified.to_vec())]
 }
 
-fn ingress() -> impl Strategy<Value = Value> {
-    let annotations = annotations();
+fn any_ingress() -> impl Strategy<Value = Value> {
+    let annotations = any_annotations();
     let host = || prop::sample::select(vec!["a.test", "b.a.test", "*.a.test", "*.test", ""]);
     let path = prop::sample::select(vec!["/", "/a", "/a/", "/a(.*)", "/(?!x)", "/b"]);
     let kind = prop::sample::select(vec!["Exact", "Prefix", "ImplementationSpecific"]);
@@ -147,7 +147,7 @@ fn ingress() -> impl Strategy<Value = Value> {
     )
 }
 
-fn others() -> impl Strategy<Value = Value> {
+fn any_other_object() -> impl Strategy<Value = Value> {
     let class = (0..2usize, any::<bool>(), any::<bool>()).prop_map(|(name, ours, default)| {
         let controller = if ours { "fairway.dev/ingress-controller" } else { "other" };
         let annotations = json!({"ingressclass.kubernetes.io/is-default-class": default.to_string()});
@@ -190,19 +190,20 @@ fn others() -> impl Strategy<Value = Value> {
             }
         },
     );
-    let to = prop::sample::select(vec![
+    let target = prop::sample::select(vec![
         "default/s0:80",
         "default/s1:http",
         "default/s2:53::PROXY",
         "s0",
         "default/s0:9",
     ]);
-    let services = prop::collection::btree_map(prop::sample::select(vec!["53", "9000", "x"]), to, 0..3);
+    let services = prop::collection::btree_map(prop::sample::select(vec!["53", "9000", "x"]), target, 0..3);
     let services = (any::<bool>(), services).prop_map(|(tcp, data)| {
         let name = if tcp { "tcp" } else { "udp" };
         json!({"kind": "ConfigMap", "metadata": metadata(name), "data": data})
     });
-    // One Secret is never valid, so that no earlier certificate of it is kept.
+    // c0 is always valid and c1 never: a Secret that breaks keeps its last valid certificate, and a translation from
+    // scratch has none to keep.
     let names = prop::sample::select(vec!["*.a.test", "a.test"]);
     let certificate = (any::<bool>(), names, 2024..2028i32).prop_map(|(good, names, until)| match good {
         true => json!({"kind": "Certificate", "metadata": metadata("c0"), "names": [names], "until": until}),
@@ -210,24 +211,24 @@ fn others() -> impl Strategy<Value = Value> {
             json!({"kind": "Certificate", "metadata": metadata("c1"), "names": [names], "foreignKey": true})
         }
     });
-    let old =
+    let old_ingress =
         Just(json!({"kind": "Ingress", "apiVersion": "extensions/v1beta1", "metadata": metadata("old")}));
-    prop_oneof![2 => class, 3 => service, 3 => slice, 2 => map, 2 => services, 2 => certificate, 1 => old]
+    prop_oneof![2 => class, 3 => service, 3 => slice, 2 => map, 2 => services, 2 => certificate, 1 => old_ingress]
 }
 
-fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
-    let named = |namespace: &'static str, prefix: &'static str, count: i32| {
+fn any_edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
+    let keys = |namespace: &'static str, prefix: &'static str, count: i32| {
         (0..count).prop_map(move |at: i32| ObjectKey::new(namespace, &format!("{prefix}{at}")))
     };
-    let name = |prefix: &'static str, count: i32| named("default", prefix, count);
+    let default_keys = |prefix: &'static str, count: i32| keys("default", prefix, count);
     let ingress_names =
-        prop_oneof![2 => name("i", 5), 1 => named("other", "i", 5), 1 => named("third", "i", 5)];
+        prop_oneof![2 => default_keys("i", 5), 1 => keys("other", "i", 5), 1 => keys("third", "i", 5)];
     let removal = prop_oneof![
         3 => ingress_names.prop_map(|key| Edit::Remove(Kind::Ingress, key)),
-        1 => named("", "k", 2).prop_map(|key| Edit::Remove(Kind::IngressClass, key)),
-        1 => name("s", 3).prop_map(|key| Edit::Remove(Kind::Service, key)),
-        1 => name("e", 3).prop_map(|key| Edit::Remove(Kind::EndpointSlice, key)),
-        1 => name("c", 2).prop_map(|key| Edit::Remove(Kind::Secret, key)),
+        1 => keys("", "k", 2).prop_map(|key| Edit::Remove(Kind::IngressClass, key)),
+        1 => default_keys("s", 3).prop_map(|key| Edit::Remove(Kind::Service, key)),
+        1 => default_keys("e", 3).prop_map(|key| Edit::Remove(Kind::EndpointSlice, key)),
+        1 => default_keys("c", 2).prop_map(|key| Edit::Remove(Kind::Secret, key)),
         1 => prop::sample::select(vec!["settings", "headers", "tcp", "udp"])
             .prop_map(|name| Edit::Remove(Kind::ConfigMap, ObjectKey::new("default", name))),
         1 => Just(Edit::Remove(Kind::OldIngress, ObjectKey::new("default", "old"))),
@@ -235,15 +236,15 @@ fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
     let resolve = prop::collection::vec(prop::sample::select(vec!["10.1.0.1", "10.1.0.2"]), 0..2)
         .prop_map(|texts| Edit::Resolve(texts.iter().map(|text| text.parse().unwrap()).collect()));
     let edit = prop_oneof![
-        6 => ingress().prop_map(Edit::Set),
-        6 => others().prop_map(Edit::Set),
+        6 => any_ingress().prop_map(Edit::Set),
+        6 => any_other_object().prop_map(Edit::Set),
         3 => removal,
         1 => resolve,
     ];
     prop::collection::vec(prop::collection::vec(edit, 1..4), 1..14)
 }
 
-fn resolving() -> Trust {
+fn trust_resolved_names() -> Trust {
     let external = ExternalNameOptions { names: ExternalNames::Resolved, ..ExternalNameOptions::default() };
     Trust { external, ..Trust::default() }
 }
@@ -252,7 +253,7 @@ fn options() -> Options {
     Options {
         configmap: ObjectKey::parse("default/settings"),
         defaults: Defaults { certificate: ObjectKey::parse("default/c0"), backend: None },
-        trust: resolving(),
+        trust: trust_resolved_names(),
         ..Options::default()
     }
 }
@@ -262,7 +263,7 @@ proptest! {
 
     #[test]
     fn an_update_gives_what_a_translation_from_scratch_gives(
-        steps in edits(),
+        steps in any_edits(),
         hours in 0..100_000i64,
         owned in any::<bool>(),
         strict in prop::sample::select(vec![false, false, false, true]),
@@ -297,12 +298,12 @@ proptest! {
             changes.into_iter().for_each(|change| resources.apply(change));
             now += hours * 3600;
             let updated = translator.update(&resources, &changed, now);
-            same(&updated, &translate(&resources, &options, now))?;
+            check_same(&updated, &translate(&resources, &options, now))?;
         }
     }
 }
 
-fn same(updated: &Translation, scratch: &Translation) -> Result<(), TestCaseError> {
+fn check_same(updated: &Translation, scratch: &Translation) -> Result<(), TestCaseError> {
     let text = |it: &Translation| it.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>();
     prop_assert_eq!(text(updated), text(scratch));
     prop_assert_eq!(&updated.config, &scratch.config);
@@ -311,8 +312,8 @@ fn same(updated: &Translation, scratch: &Translation) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// The result of a sequence of edits, each a document.
-fn after(documents: &[Value], now: i64) -> Translation {
+/// Applies the documents one after the other, and returns the translation after the last.
+fn translate_in_steps(documents: &[Value], now: i64) -> Translation {
     let mut resources = Resources::default();
     let mut translator = Translator::new(options());
     let mut last = Translation::default();
@@ -353,12 +354,12 @@ fn a_secret_that_breaks_keeps_the_certificate_that_it_had() {
     let good = json!({"kind": "Certificate", "metadata": metadata("c0"), "names": ["a.test"]});
     let broken = json!({"kind": "Secret", "metadata": metadata("c0"), "stringData": {"tls.crt": "nonsense"}});
     let settings = json!({"kind": "ConfigMap", "metadata": metadata("settings"), "data": {}});
-    let before = after(&[settings.clone(), good.clone()], NOW);
+    let before = translate_in_steps(&[settings.clone(), good.clone()], NOW);
     assert_eq!(before.config.certificates.len(), 1);
-    let after_break = after(&[settings.clone(), good, broken.clone()], NOW);
+    let after_break = translate_in_steps(&[settings.clone(), good, broken.clone()], NOW);
     assert_eq!(after_break.config.certificates.len(), 1);
     assert_eq!(codes(&after_break), ["invalid-certificate"]);
-    let never_good = after(&[settings, broken], NOW);
+    let never_good = translate_in_steps(&[settings, broken], NOW);
     assert_eq!((never_good.config.certificates.len(), never_good.config.default_certificate), (0, None));
 }
 
@@ -411,13 +412,13 @@ fn an_edit_shares_unchanged_parts() {
     assert!(scopes.len() <= 2, "{scopes:?}");
 }
 
-fn numbered_ingress(at: usize, path: &str, service: &str) -> Change {
+fn numbered_ingress(number: usize, path: &str, service: &str) -> Change {
     let backend = json!({"service": {"name": service, "port": {"number": 80}}});
     let paths = json!([{"path": path, "pathType": "Prefix", "backend": backend}]);
-    let rules = json!([{"host": format!("h{at}.test"), "http": {"paths": paths}}]);
+    let rules = json!([{"host": format!("h{number}.test"), "http": {"paths": paths}}]);
     let spec = json!({"ingressClassName": "fairway", "rules": rules});
     let value = json!({"kind": "Ingress", "apiVersion": "networking.k8s.io/v1",
-                       "metadata": metadata(&format!("i{at}")), "spec": spec});
+                       "metadata": metadata(&format!("i{number}")), "spec": spec});
     Change::Set(object(value), None)
 }
 
@@ -431,8 +432,8 @@ fn the_cost_of_a_change_does_not_depend_on_the_number_of_ingresses() {
     }
 }
 
-/// The CPU time of this thread for a change of one Ingress among `count`, which use these Services. The minimum of
-/// many runs: other processes evict caches, but use no CPU time of this thread.
+/// The CPU time of this thread for a change of one Ingress among `count`; `service` names the Service of each. The
+/// minimum of many runs: other processes evict caches, but use no CPU time of this thread.
 fn cost_of_a_change(count: usize, service: fn(usize) -> String) -> Duration {
     let mut resources = Resources::default();
     for at in 0..count {
@@ -444,18 +445,18 @@ fn cost_of_a_change(count: usize, service: fn(usize) -> String) -> Duration {
     let mut translator = Translator::new(Options::default());
     let first = translator.update(&resources, &[], NOW);
     assert_eq!(first.config.hosts.len(), count + 1);
-    let mut least = Duration::MAX;
-    for at in 0..100 {
-        let index = at * 97 % count;
+    let mut fastest = Duration::MAX;
+    for round in 0..100 {
+        let index = round * 97 % count;
         let change = numbered_ingress(index, "/other", &service(index));
         let changed = [change.reference()];
         resources.apply(change);
         let began = thread_time();
         let updated = translator.update(&resources, &changed, NOW);
-        least = least.min(thread_time() - began);
+        fastest = fastest.min(thread_time() - began);
         assert_ne!(updated.config, first.config);
     }
-    least
+    fastest
 }
 
 fn thread_time() -> Duration {
@@ -495,8 +496,16 @@ fn a_host_passes_to_the_next_namespace_when_its_oldest_ingress_is_deleted() {
         |namespace: &str| Change::Remove(ObjectRef::new(Kind::Ingress, ObjectKey::new(namespace, "web")));
     assert_eq!(owners(named_ingress("b", "x.a.test", 2)), ["x.a.test b"]);
     assert_eq!(owners(named_ingress("c", "x.a.test", 3)), ["x.a.test b"]);
-    assert_eq!(owners(named_ingress("a", "*.a.test", 1)), ["*.a.test a"], "a wildcard takes what it covers");
+    assert_eq!(
+        owners(named_ingress("a", "*.a.test", 1)),
+        ["*.a.test a"],
+        "an older wildcard owns the hosts that it covers"
+    );
     assert_eq!(owners(gone("a")), ["x.a.test b"]);
     assert_eq!(owners(gone("b")), ["x.a.test c"]);
-    assert_eq!(owners(named_ingress("a", "*.a.test", 4)), ["x.a.test c", "*.a.test a"], "not what is older");
+    assert_eq!(
+        owners(named_ingress("a", "*.a.test", 4)),
+        ["x.a.test c", "*.a.test a"],
+        "a newer wildcard does not own older hosts"
+    );
 }

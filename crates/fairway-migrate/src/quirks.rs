@@ -65,8 +65,9 @@ impl Hosts {
         for host in hosts.values_mut() {
             // Only the oldest Ingress of the host decides about it.
             let oldest = host.oldest.clone();
-            host.deciding
-                .retain(|annotation, of| *annotation != "ssl-passthrough" || Some(&*of) == oldest.as_ref());
+            host.deciding.retain(|annotation, ingress| {
+                *annotation != "ssl-passthrough" || Some(&*ingress) == oldest.as_ref()
+            });
         }
         Self(hosts)
     }

@@ -102,7 +102,7 @@ fn redact_phases(phases: &mut Phases) -> bool {
             }
             Guard::Jwt(auth) => redact_jwt(auth),
             Guard::Oidc(auth) => redact_document(&mut Arc::make_mut(auth).metadata),
-            Guard::Authorize(of) => redact_authorization(of),
+            Guard::Authorize(authorization) => redact_authorization(authorization),
             Guard::Respond(respond) => redact_conditions(&mut Arc::make_mut(respond).when),
             Guard::HttpsRedirect(_)
             | Guard::Redirect(_)

@@ -526,7 +526,7 @@ mod tests {
     #[tokio::test]
     async fn data_inside_tls_counts_as_waiting_and_each_sent_byte_as_progress() {
         let config = fairway_testkit::Authority::new("test").leaf(&["a.test"]).server_config(&["http/1.1"]);
-        let trusting = fairway_testkit::certificates::trusting_anything();
+        let trusting = fairway_testkit::certificates::unverified_client_config();
         let (ours, theirs) = duplex(4096);
         let name = rustls_pki_types::ServerName::try_from("a.test").unwrap();
         let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(trusting));

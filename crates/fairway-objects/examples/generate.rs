@@ -197,9 +197,10 @@ impl Types {
         for part in ["spec", "status"] {
             let schema = &v1["schema"]["openAPIV3Schema"]["properties"][part];
             if schema.is_object() {
-                let (of, optional) = (self.type_of(schema, &format!("{kind}.{part}"))?, part == "status");
-                fields.push_str(&field(part, &of, !optional));
-                parts.push(of);
+                let (part_type, optional) =
+                    (self.type_of(schema, &format!("{kind}.{part}"))?, part == "status");
+                fields.push_str(&field(part, &part_type, !optional));
+                parts.push(part_type);
             }
         }
         write!(
@@ -255,8 +256,10 @@ custom_resource! {{
                 if BOXED.contains(&path.as_str()) { format!("Box<{type_name}>") } else { type_name };
             fields.push_str(&field(name, &field_type, required(name)));
         }
-        for (_, name, of) in EARLIER.iter().filter(|(place, ..)| at.rsplit('.').next() == Some(place)) {
-            fields.push_str(&field(name, of, false));
+        for (_, name, earlier_type) in
+            EARLIER.iter().filter(|(place, ..)| at.rsplit('.').next() == Some(place))
+        {
+            fields.push_str(&field(name, earlier_type, false));
         }
         if let Some(known) = self.by_fields.get(&fields) {
             return Ok((*known).into());

@@ -69,10 +69,10 @@ fn read_probe(spec: &types::HealthCheck) -> Result<Probe, InvalidField> {
         ("check.expectedStatuses", !spec.expected_statuses.is_empty(), "HTTP"),
         ("check.service", spec.service.is_some(), "GRPC"),
     ];
-    let stray = fields.into_iter().find(|(_, is_there, of)| *is_there && *of != kind);
+    let stray = fields.into_iter().find(|(_, is_there, required_kind)| *is_there && *required_kind != kind);
     let known = ["HTTP", "GRPC", "TCP"].contains(&kind);
-    if let (true, Some((field, _, of))) = (known, stray) {
-        return Err(invalid_field(field, "", format!("has a meaning only with type {of}")));
+    if let (true, Some((field, _, required_kind))) = (known, stray) {
+        return Err(invalid_field(field, "", format!("has a meaning only with type {required_kind}")));
     }
     Ok(match kind {
         "TCP" => Probe::Tcp,

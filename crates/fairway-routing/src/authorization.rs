@@ -145,14 +145,14 @@ mod tests {
             let request = Request { host, method, normalised, decoded, query, fields: &NoFields };
             rule.holds(&request, Caller { country: lookup, ..Caller::default() })
         };
-        for (of, allows, denies) in [
+        for (geo_lookup, allows, denies) in [
             (GeoLookup::In(country("DE")), true, true),
             (GeoLookup::In(country("AT")), false, false),
             (GeoLookup::Nowhere, false, false),
             (GeoLookup::Unknown, false, true),
         ] {
-            assert_eq!(holds(Decision::Allow, of), allows, "{of:?}");
-            assert_eq!(holds(Decision::Deny, of), denies, "{of:?}");
+            assert_eq!(holds(Decision::Allow, geo_lookup), allows, "{geo_lookup:?}");
+            assert_eq!(holds(Decision::Deny, geo_lookup), denies, "{geo_lookup:?}");
         }
     }
 

@@ -287,11 +287,11 @@ mod tests {
     fn query_values_are_compared_decoded() {
         let exact = Match { query: field("q", TextMatch::Exact("a b".into())), ..Match::default() };
         let regex = Match { query: field("q", TextMatch::Regex("[a-z] [a-z]".into())), ..Match::default() };
-        for of in [&exact, &regex] {
-            assert!(match_holds(of, b"GET", b"z=1&q=a%20b", &NO_FIELD));
-            assert!(match_holds(of, b"GET", b"q=a+b", &NO_FIELD));
-            assert!(!match_holds(of, b"GET", b"q=a+bb", &NO_FIELD));
-            assert!(!match_holds(of, b"GET", b"q=ab&q=a+b", &NO_FIELD));
+        for matched in [&exact, &regex] {
+            assert!(match_holds(matched, b"GET", b"z=1&q=a%20b", &NO_FIELD));
+            assert!(match_holds(matched, b"GET", b"q=a+b", &NO_FIELD));
+            assert!(!match_holds(matched, b"GET", b"q=a+bb", &NO_FIELD));
+            assert!(!match_holds(matched, b"GET", b"q=ab&q=a+b", &NO_FIELD));
         }
     }
 

@@ -509,7 +509,9 @@ impl<R> GuardStep<R> {
             Guard::HttpsRedirect(to) => Self::HttpsRedirect(to.clone()),
             Guard::Redirect(to) => Self::Redirect(CompiledRedirect::compiled(to, form)?),
             Guard::Access(list) => Self::Access(list.clone()),
-            Guard::ClientCertificate(of) => Self::Certificate(Box::new(CompiledCertificate::compiled(of)?)),
+            Guard::ClientCertificate(certificate) => {
+                Self::Certificate(Box::new(CompiledCertificate::compiled(certificate)?))
+            }
             Guard::OverTls => Self::OverTls,
             Guard::Deny(deny) => Self::Deny(CompiledDeny::compiled(deny, form)?),
             Guard::Respond(respond) => Self::Respond(Box::new(CompiledDirectResponse::compiled(respond)?)),
@@ -521,7 +523,9 @@ impl<R> GuardStep<R> {
             Guard::Jwt(auth) => Self::Token(Box::new(TokenCheck::new(auth, &mut rule)?)),
             Guard::Oidc(auth) => Self::Login(Box::new(LoginCheck::new(auth, &mut rule))),
             Guard::ApiKey(auth) => Self::ApiKey(Arc::clone(auth)),
-            Guard::Authorize(of) => Self::Authorize(Box::new(AuthorizationCheck::compiled(of)?)),
+            Guard::Authorize(authorization) => {
+                Self::Authorize(Box::new(AuthorizationCheck::compiled(authorization)?))
+            }
             Guard::Any(any) => Self::Any(Box::new(AnyOfCheck::new(any, &mut rule)?)),
             Guard::RateLimit(limit) => Self::Rate(PolicyId::from_name(&limit.policy), limit.clone()),
             Guard::ConcurrencyLimit(limit) => {

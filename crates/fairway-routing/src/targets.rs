@@ -122,9 +122,9 @@ impl<T> Weighted<T> {
         let mut total = 0;
         let bounds = weighted
             .into_iter()
-            .map(|(of, weight)| {
+            .map(|(target, weight)| {
                 total += u64::from(weight);
-                (total, of)
+                (total, target)
             })
             .collect();
         Self { bounds }
@@ -142,7 +142,7 @@ impl<T> Weighted<T> {
         let (total, last) = self.bounds.last().filter(|(total, _)| *total > 0)?;
         let point = ((u128::from(random) * u128::from(*total)) >> 32) as u64;
         let index = self.bounds.partition_point(|(bound, _)| *bound <= point);
-        Some(self.bounds.get(index).map_or(last, |(_, of)| of))
+        Some(self.bounds.get(index).map_or(last, |(_, target)| target))
     }
 }
 

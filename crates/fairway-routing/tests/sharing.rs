@@ -149,7 +149,7 @@ fn matches() -> impl Strategy<Value = Match> {
         3 => proptest::sample::select(paths).prop_map(prefix),
         1 => proptest::sample::select(vec!["/a", "/a.*", "/[ab]"]).prop_map(regex),
     ];
-    (kind, any::<bool>()).prop_map(|(of, put)| Match { method: put.then(|| "PUT".into()), ..of })
+    (kind, any::<bool>()).prop_map(|(matched, put)| Match { method: put.then(|| "PUT".into()), ..matched })
 }
 
 fn rules() -> impl Strategy<Value = Vec<Match>> {

@@ -198,8 +198,13 @@ pub(crate) fn conditional_headers<'e>(
         return group_by_directive(first, &[], 0, changed);
     }
     let mut conditional = Vec::new();
-    for of in edited {
-        conditional.extend(group_by_directive(list(of), &of.world.when, of.rewrite_conditions, changed)?);
+    for case in edited {
+        conditional.extend(group_by_directive(
+            list(case),
+            &case.world.when,
+            case.rewrite_conditions,
+            changed,
+        )?);
     }
     Ok(conditional)
 }
@@ -242,17 +247,17 @@ fn group_by_directive(
 /// Rejects an edit of a request that reads what an earlier one has written: nginx sees the new value of some headers,
 /// and the old one of others.
 pub(crate) fn check_order(edited: &[CaseEdits]) -> Result<(), Problem> {
-    for of in edited {
+    for case in edited {
         let mut written = ChangedParts::default();
-        for edit in &of.requests {
+        for edit in &case.requests {
             if let Some(name) = written.first_changed_before(&edit.field.value) {
                 return Err(edit.problem(format!("it reads {name}, which a line before it changes")));
             }
             written.headers.insert(edit.field.name.to_ascii_lowercase());
         }
-        let maps = of.world.when.get(of.rewrite_conditions..).unwrap_or_default();
+        let maps = case.world.when.get(case.rewrite_conditions..).unwrap_or_default();
         let read = maps.iter().find_map(|condition| written.first_changed_before(&condition.value));
-        if let (Some(name), Some(edit)) = (read, of.requests.first()) {
+        if let (Some(name), Some(edit)) = (read, case.requests.first()) {
             return Err(edit.problem(format!("a map reads {name}, which is changed")));
         }
     }
@@ -317,13 +322,17 @@ impl HeaderUses {
         };
         let inputs = levels.iter().flat_map(|level| &level.input_headers);
         uses.inputs = inputs.map(|written| written.name.to_ascii_lowercase()).collect();
-        for of in edited {
-            let maps = of.world.when.get(of.rewrite_conditions..).unwrap_or_default().iter();
+        for case in edited {
+            let maps = case.world.when.get(case.rewrite_conditions..).unwrap_or_default().iter();
             uses.path |=
                 maps.flat_map(|condition| &condition.value.0).any(|part| *part == TemplatePart::Path);
-            let edits =
-                of.more_headers.iter().chain(&of.adds).chain(&of.requests).map(|edit| &edit.field.value);
-            let conditions = of.world.when.iter().map(|condition| &condition.value);
+            let edits = case
+                .more_headers
+                .iter()
+                .chain(&case.adds)
+                .chain(&case.requests)
+                .map(|edit| &edit.field.value);
+            let conditions = case.world.when.iter().map(|condition| &condition.value);
             for part in edits.chain(conditions).flat_map(|value| &value.0) {
                 uses.query |=
                     matches!(part, TemplatePart::Query | TemplatePart::QueryMark | TemplatePart::Argument(_));

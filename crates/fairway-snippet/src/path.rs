@@ -211,8 +211,8 @@ pub(crate) fn respond(world: &RequestCase) -> Option<ConditionalResponse> {
 /// The single path rewrite of the request cases.
 fn path_rewrite(edited: &[CaseEdits], directives: &[Directive]) -> Result<Option<PathRewrite>, Problem> {
     let mut paths: Vec<&PathRewrite> = Vec::new();
-    for of in edited {
-        if let Some(CaseEnd::Rewritten(path)) = &of.world.end
+    for case in edited {
+        if let Some(CaseEnd::Rewritten(path)) = &case.world.end
             && !paths.contains(&path)
         {
             paths.push(path);

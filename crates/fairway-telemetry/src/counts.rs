@@ -82,25 +82,26 @@ impl Counts {
             Signal::ALL.into_iter().for_each(|signal| lines(&mut out, signal, self.signal_counts(signal)));
         };
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        family("fairway_otlp_items_sent_total", "counter", &|out, signal, of| {
-            let (signal, value) = (signal.label(), read(&of.sent));
+        family("fairway_otlp_items_sent_total", "counter", &|out, signal, counts| {
+            let (signal, value) = (signal.label(), read(&counts.sent));
             _ = writeln!(out, "fairway_otlp_items_sent_total{{signal=\"{signal}\"}} {value}");
         });
-        family("fairway_otlp_items_dropped_total", "counter", &|out, signal, of| {
+        family("fairway_otlp_items_dropped_total", "counter", &|out, signal, counts| {
             for why in DropReason::ALL {
-                let (signal, reason, value) = (signal.label(), why.label(), read(&of.dropped[why as usize]));
+                let (signal, reason, value) =
+                    (signal.label(), why.label(), read(&counts.dropped[why as usize]));
                 let labels = format!("signal=\"{signal}\",reason=\"{reason}\"");
                 _ = writeln!(out, "fairway_otlp_items_dropped_total{{{labels}}} {value}");
             }
         });
-        family("fairway_otlp_exports_total", "counter", &|out, signal, of| {
-            for (outcome, count) in [("ok", &of.ok), ("failed", &of.failed)] {
+        family("fairway_otlp_exports_total", "counter", &|out, signal, counts| {
+            for (outcome, count) in [("ok", &counts.ok), ("failed", &counts.failed)] {
                 let labels = format!("signal=\"{}\",outcome=\"{outcome}\"", signal.label());
                 _ = writeln!(out, "fairway_otlp_exports_total{{{labels}}} {}", read(count));
             }
         });
-        family("fairway_otlp_queue_items", "gauge", &|out, signal, of| {
-            let (signal, value) = (signal.label(), read(&of.queued));
+        family("fairway_otlp_queue_items", "gauge", &|out, signal, counts| {
+            let (signal, value) = (signal.label(), read(&counts.queued));
             _ = writeln!(out, "fairway_otlp_queue_items{{signal=\"{signal}\"}} {value}");
         });
         out

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use fairway_echo::{EchoOptions, EchoServer};
-use fairway_testkit::certificates::{Authority, KeyKind, Leaf, Validity, tls_secret_yaml, trusting_anything};
+use fairway_testkit::certificates::{
+    Authority, KeyKind, Leaf, Validity, tls_secret_yaml, unverified_client_config,
+};
 use fairway_testkit::client::{Client, Request, TlsOffer};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
@@ -248,7 +250,7 @@ async fn unreadable_files_are_reported_and_the_rest_is_served() {
 
 /// The leaf certificate that is presented for `host`.
 async fn shown(fairway: &Fairway, host: &str) -> Vec<u8> {
-    let offer = TlsOffer::new(trusting_anything(), host);
+    let offer = TlsOffer::new(unverified_client_config(), host);
     let mut client = Client::connect_tls(fairway.https, &offer).await.unwrap();
     assert_eq!(status(&mut client, host, "/").await, 200);
     client.tls().unwrap().chain[0].to_vec()

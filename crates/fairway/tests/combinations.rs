@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::wait::WAIT_TIMEOUT;
 use fairway_testkit::{Backend, BackendResponse, Fairway, RecordedRequest};
@@ -71,7 +71,7 @@ impl Asking<'_> {
             if !self.way.is_tls {
                 return self.exchange(stream, &host, fields).await;
             }
-            let mut config = trusting_anything();
+            let mut config = unverified_client_config();
             config.alpn_protocols =
                 vec![if self.way.is_http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
             let name = ServerName::try_from(host.clone()).unwrap();

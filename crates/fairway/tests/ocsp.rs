@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fairway_testkit::certificates::{seeing_staples, tls_secret_yaml};
+use fairway_testkit::certificates::{client_config_recording_ocsp, tls_secret_yaml};
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
 use fairway_testkit::ocsp::OcspAnswer;
@@ -12,7 +12,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
 /// The stapled response that a client gets; the request is served in any case.
 async fn stapled(fairway: &Fairway) -> Vec<u8> {
-    let (config, stapled) = seeing_staples(tokio_rustls::rustls::ALL_VERSIONS);
+    let (config, stapled) = client_config_recording_ocsp(tokio_rustls::rustls::ALL_VERSIONS);
     let mut client = Client::connect_tls(fairway.https, &TlsOffer::new(config, "a.test")).await.unwrap();
     assert_eq!(client.exchange(&Request::get("a.test", "/").close()).await.unwrap().status, 200);
     let stapled = stapled.lock().unwrap();

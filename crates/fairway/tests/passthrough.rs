@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use fairway_testkit::certificates::{Authority, trusting_anything};
+use fairway_testkit::certificates::{Authority, unverified_client_config};
 use fairway_testkit::client::{Client, Request, TlsOffer};
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
@@ -73,7 +73,7 @@ impl Site {
 
 /// Status and body of the response over TLS with the server name `name`.
 async fn over_tls(at: SocketAddr, name: &str) -> io::Result<(u16, String)> {
-    let mut client = Client::connect_tls(at, &TlsOffer::new(trusting_anything(), name)).await?;
+    let mut client = Client::connect_tls(at, &TlsOffer::new(unverified_client_config(), name)).await?;
     let response = client.exchange(&Request::get(name, "/").header("cookie", "session=1").close()).await?;
     Ok((response.status, response.text()))
 }
@@ -163,7 +163,7 @@ async fn a_wildcard_does_not_take_the_tls_of_a_host_that_demands_client_certific
         400,
         "Fairway asks for a client certificate"
     );
-    let shown = clients.leaf(&["client.test"]).shown_by(trusting_anything());
+    let shown = clients.leaf(&["client.test"]).add_client_certificate(unverified_client_config());
     let offer = TlsOffer::new(shown, "shop.test");
     let mut client = Client::connect_tls(fairway.https, &offer).await.unwrap();
     let response = client.exchange(&Request::get("shop.test", "/").close()).await.unwrap();
@@ -185,7 +185,9 @@ async fn a_request_for_a_passthrough_host_on_a_terminated_connection_is_misdirec
     let site = Site::new(&[shop(), passing("b", "pass.test")], &[]).await;
     let fairway = site.run().await;
     let mut client =
-        Client::connect_tls(fairway.https, &TlsOffer::new(trusting_anything(), "shop.test")).await.unwrap();
+        Client::connect_tls(fairway.https, &TlsOffer::new(unverified_client_config(), "shop.test"))
+            .await
+            .unwrap();
     let response = client.exchange(&Request::get("pass.test", "/").close()).await.unwrap();
     assert_eq!(response.status, 421);
     assert_eq!(over_tls(fairway.https, "pass.test").await.unwrap(), answered("b/secure"));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use fairway_testkit::certificates::{Authority, tls_secret_yaml, trusting_anything};
+use fairway_testkit::certificates::{Authority, tls_secret_yaml, unverified_client_config};
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Manifests, service_with_endpoints};
 use fairway_testkit::mmdb::{Mmdb, country};
@@ -138,8 +138,8 @@ async fn headers_contain_the_requested_server_name() {
     let header_at = |backend: &Backend| backend.requests().pop().unwrap().header("X-Name").map(str::to_owned);
     let forged = || Request::get("a.test", "/").header("X-Name", "forged");
     let offers = [
-        (TlsOffer::new(trusting_anything(), "A.test"), Some("a.test")),
-        (TlsOffer::new(trusting_anything(), "a.test").without_sni(), None),
+        (TlsOffer::new(unverified_client_config(), "A.test"), Some("a.test")),
+        (TlsOffer::new(unverified_client_config(), "a.test").without_sni(), None),
     ];
     for (offer, name) in offers {
         let mut client = Client::connect_tls(at, &offer).await.unwrap();

@@ -169,7 +169,7 @@ async fn tls_versions_follow_their_key_at_run_time() {
     let site = Site::with(&[("ssl-protocols", "TLSv1.2 TLSv1.3")]).await;
     let fairway = site.run().await;
     let connect = async |version| {
-        let offer = TlsOffer::new(site.authority.client_config_for(&[version]), "a.test");
+        let offer = TlsOffer::new(site.authority.client_config_with_versions(&[version]), "a.test");
         Client::connect_tls(fairway.https, &offer).await
     };
     let mut open = connect(&TLS12).await.unwrap();
@@ -197,7 +197,7 @@ async fn log_lines_contain_the_connection_and_the_original_response() {
         site.diagnostics()
     );
     let fairway = site.run().await;
-    let offer = TlsOffer::new(site.authority.client_config_for(&[&TLS13]), "a.test");
+    let offer = TlsOffer::new(site.authority.client_config_with_versions(&[&TLS13]), "a.test");
     let mut client = Client::connect_tls(fairway.https, &offer).await.unwrap();
     for _ in 0..2 {
         assert_eq!(send_request(&mut client, "/").await.status, 200);

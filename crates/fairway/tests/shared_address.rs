@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fairway_testkit::certificates::{Authority, trusting_anything};
+use fairway_testkit::certificates::{Authority, unverified_client_config};
 use fairway_testkit::client::{Client, Request, TlsOffer};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
@@ -275,7 +275,7 @@ async fn certificates_belong_to_listeners_and_the_routes_behind_them_to_both_api
     let fairway = site.run().await;
     let at = fairway.https;
 
-    let anybody = |name: &str| TlsOffer::new(trusting_anything(), name);
+    let anybody = |name: &str| TlsOffer::new(unverified_client_config(), name);
     for (name, shown) in [
         ("shop.test", &of_gateway),
         ("other.test", &of_ingress),
@@ -297,7 +297,10 @@ async fn certificates_belong_to_listeners_and_the_routes_behind_them_to_both_api
             assert_eq!(response_of(&anybody(name), "mutual.test", target).await.0, 421, "{name} {target}");
         }
     }
-    let known = TlsOffer::new(authority.leaf(&["client"]).shown_by(trusting_anything()), "mutual.test");
+    let known = TlsOffer::new(
+        authority.leaf(&["client"]).add_client_certificate(unverified_client_config()),
+        "mutual.test",
+    );
     for (target, body) in [("/", "root"), ("/api", "api")] {
         assert!(over_tls(at, &anybody("mutual.test"), "mutual.test", target).await.is_err(), "{target}");
         assert_eq!(response_of(&known, "mutual.test", target).await, response(200, body));
@@ -325,7 +328,7 @@ async fn a_connection_that_began_before_its_host_had_a_listener_follows_the_move
     );
     let fairway = site.run().await;
     let connect = async |name: &str| {
-        let offer = TlsOffer::new(trusting_anything(), name);
+        let offer = TlsOffer::new(unverified_client_config(), name);
         Client::connect_tls(fairway.https, &offer).await.unwrap()
     };
     let (mut shop, mut mutual) = (connect("shop.test").await, connect("mutual.test").await);
@@ -358,7 +361,7 @@ async fn a_connection_that_began_before_its_host_had_a_listener_follows_the_move
     })
     .await;
     assert_eq!(response(&mut shop, "shop.test").await.text(), "api");
-    let offer = TlsOffer::new(trusting_anything(), "mutual.test");
+    let offer = TlsOffer::new(unverified_client_config(), "mutual.test");
     eventually("clients are verified", WAIT_TIMEOUT, || async {
         over_tls(fairway.https, &offer, "mutual.test", "/").await.is_err()
     })

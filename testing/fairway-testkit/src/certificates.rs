@@ -60,19 +60,19 @@ impl Authority {
         Self::create(name, Some(self))
     }
 
-    fn create(name: &str, above: Option<&Self>) -> Self {
+    fn create(name: &str, parent: Option<&Self>) -> Self {
         let key = key_pair(KeyKind::EcdsaP256);
         let mut params = CertificateParams::new(Vec::new()).expect("no names are valid names");
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = match above {
+        let certificate = match parent {
             None => params.self_signed(&key),
-            Some(above) => params.signed_by(&key, &above.issuer),
+            Some(parent) => params.signed_by(&key, &parent.issuer),
         };
         let certificate = certificate.expect("an authority can sign");
         let (der, pem) = (certificate.der().clone(), certificate.pem());
-        let intermediates = above
-            .map(|above| [std::slice::from_ref(&der), &above.intermediates].concat())
+        let intermediates = parent
+            .map(|parent| [std::slice::from_ref(&der), &parent.intermediates].concat())
             .unwrap_or_default();
         Self { issuer: Issuer::new(params, key), der, pem, intermediates }
     }
@@ -124,7 +124,7 @@ impl Authority {
     }
 
     /// A revocation list with these certificates, as PEM.
-    pub fn revoking(&self, leaves: &[&Leaf]) -> String {
+    pub fn revocation_list(&self, leaves: &[&Leaf]) -> String {
         let revoked = |leaf: &&Leaf| RevokedCertParams {
             serial_number: SerialNumber::from(leaf.serial),
             revocation_time: date_time_ymd(2021, 1, 1),
@@ -155,11 +155,14 @@ impl Authority {
 
     /// A client configuration that trusts this authority alone.
     pub fn client_config(&self) -> ClientConfig {
-        self.client_config_for(rustls::ALL_VERSIONS)
+        self.client_config_with_versions(rustls::ALL_VERSIONS)
     }
 
     /// As [`Authority::client_config`], for some versions of TLS only.
-    pub fn client_config_for(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+    pub fn client_config_with_versions(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).expect("an authority made here is a valid trust anchor");
         client_builder(versions).with_root_certificates(roots).with_no_client_auth()
@@ -195,7 +198,7 @@ impl Leaf {
     }
 
     /// `config` for a client that presents this certificate when asked.
-    pub fn shown_by(&self, mut config: ClientConfig) -> ClientConfig {
+    pub fn add_client_certificate(&self, mut config: ClientConfig) -> ClientConfig {
         let key = PrivateKeyDer::Pkcs8(self.key_der.clone_key());
         let certified = CertifiedKey::from_der(self.chain_der.clone(), key, &provider());
         let certified = Arc::new(certified.expect("a certificate made here fits its key"));
@@ -227,22 +230,25 @@ pub fn tls_secret_yaml(namespace: &str, name: &str, certificate: &str, key: &str
 }
 
 /// A client configuration that accepts every certificate, for tests that inspect the certificate themselves.
-pub fn trusting_anything() -> ClientConfig {
-    trusting_anything_by(provider())
+pub fn unverified_client_config() -> ClientConfig {
+    unverified_client_config_with_provider(provider())
 }
 
-/// The same with another cryptography provider.
-pub fn trusting_anything_by(provider: Arc<CryptoProvider>) -> ClientConfig {
-    trusting_anything_for(provider, rustls::ALL_VERSIONS, Arc::default())
+/// As [`unverified_client_config`], with another cryptography provider.
+pub fn unverified_client_config_with_provider(provider: Arc<CryptoProvider>) -> ClientConfig {
+    build_unverified_client_config(provider, rustls::ALL_VERSIONS, Arc::default())
 }
 
-/// The same for some TLS versions, and the OCSP response of the last full handshake; empty if there was none.
-pub fn seeing_staples(versions: &[&'static SupportedProtocolVersion]) -> (ClientConfig, Arc<Mutex<Vec<u8>>>) {
+/// As [`unverified_client_config`], for some TLS versions only, and where it stores the OCSP response of the last full
+/// handshake; empty if the server sent none.
+pub fn client_config_recording_ocsp(
+    versions: &[&'static SupportedProtocolVersion],
+) -> (ClientConfig, Arc<Mutex<Vec<u8>>>) {
     let stapled = Arc::default();
-    (trusting_anything_for(provider(), versions, Arc::clone(&stapled)), stapled)
+    (build_unverified_client_config(provider(), versions, Arc::clone(&stapled)), stapled)
 }
 
-fn trusting_anything_for(
+fn build_unverified_client_config(
     provider: Arc<CryptoProvider>,
     versions: &[&'static SupportedProtocolVersion],
     stapled: Arc<Mutex<Vec<u8>>>,

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use fairway_testkit::certificates::{Validity, trusting_anything};
+use fairway_testkit::certificates::{Validity, unverified_client_config};
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::wire::Framing;
 use fairway_testkit::{Authority, Backend, BackendResponse, Client, KeyKind, Request, ScriptStep};
@@ -125,7 +125,7 @@ async fn a_wrong_or_expired_certificate_is_refused_unless_anything_is_trusted() 
         let offer = TlsOffer::new(config, "a.test").alpn(&[]);
         assert!(Client::connect_tls(backend.address(), &offer).await.is_err());
     }
-    let offer = TlsOffer::new(trusting_anything(), "whatever.test").alpn(&[]);
+    let offer = TlsOffer::new(unverified_client_config(), "whatever.test").alpn(&[]);
     let mut client = Client::connect_tls(backend.address(), &offer).await.unwrap();
     assert_eq!(client.exchange(&Request::get("a", "/")).await.unwrap().text(), "inside");
 }

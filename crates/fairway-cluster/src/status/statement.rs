@@ -91,9 +91,9 @@ fn differing_fields(left: &Value, right: &Value) -> FieldNames {
 /// Whether a field is equal.
 fn is_same(field: &str, left: &Value, right: &Value) -> bool {
     match (left, right) {
-        (Value::Array(one), Value::Array(right)) if KEYED_LISTS.contains(&field) => {
+        (Value::Array(left), Value::Array(right)) if KEYED_LISTS.contains(&field) => {
             let is_in = |entry: &Value| right.iter().any(|it| is_equivalent(entry, it));
-            one.len() == right.len() && one.iter().all(is_in)
+            left.len() == right.len() && left.iter().all(is_in)
         }
         _ => is_equivalent(left, right),
     }
@@ -101,14 +101,15 @@ fn is_same(field: &str, left: &Value, right: &Value) -> bool {
 
 fn is_equivalent(left: &Value, right: &Value) -> bool {
     match (left, right) {
-        (Value::Object(one), Value::Object(right)) => {
+        (Value::Object(left), Value::Object(right)) => {
             let is_in = |(name, value): (&String, &Value)| {
                 right.get(name).is_some_and(|theirs| is_same(name, value, theirs))
             };
-            one.len() == right.len() && one.iter().all(is_in)
+            left.len() == right.len() && left.iter().all(is_in)
         }
-        (Value::Array(one), Value::Array(right)) => {
-            one.len() == right.len() && one.iter().zip(right).all(|(one, right)| is_equivalent(one, right))
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len()
+                && left.iter().zip(right).all(|(left, right)| is_equivalent(left, right))
         }
         _ => left == right,
     }

@@ -40,7 +40,7 @@ struct GroupKind {
 pub(crate) struct AdmissionRequest {
     /// Identifies the request in the response.
     pub(crate) uid: String,
-    pub(crate) about: ReviewedObject,
+    pub(crate) object: ReviewedObject,
 }
 
 #[derive(Debug)]
@@ -66,18 +66,18 @@ impl AdmissionRequest {
         let GroupKind { group, version, kind } = &kind;
         let is_ingress = (&**group, &**version, &**kind) == ("networking.k8s.io", "v1", "Ingress");
         if !is_ingress || !matches!(operation.as_str(), "CREATE" | "UPDATE") {
-            return Ok(Self { uid, about: ReviewedObject::Other });
+            return Ok(Self { uid, object: ReviewedObject::Other });
         }
         let mut ingress: Ingress = serde_json::from_value(object)
             .map_err(|error| format!("request.object: not an Ingress: {error}"))?;
         if ingress.metadata.deletion_timestamp.is_some() {
             // Removing finalizers must succeed whatever else is wrong with the Ingress.
-            return Ok(Self { uid, about: ReviewedObject::Other });
+            return Ok(Self { uid, object: ReviewedObject::Other });
         }
         if ingress.metadata.namespace.is_none() && !namespace.is_empty() {
             ingress.metadata.namespace = Some(namespace);
         }
-        Ok(Self { uid, about: ReviewedObject::Ingress(Box::new(ingress)) })
+        Ok(Self { uid, object: ReviewedObject::Ingress(Box::new(ingress)) })
     }
 }
 

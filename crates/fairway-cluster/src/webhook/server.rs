@@ -187,7 +187,7 @@ async fn respond(
 }
 
 async fn review_response(
-    AdmissionRequest { uid, about }: AdmissionRequest,
+    AdmissionRequest { uid, object: about }: AdmissionRequest,
     judge: &IngressReviewer,
 ) -> WebhookResponse {
     let ingress = match about {

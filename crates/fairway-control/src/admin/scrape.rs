@@ -108,12 +108,12 @@ impl AudienceScrapes {
 /// The body of a scrape, which holds its permit.
 pub struct Scrape {
     chunks: TextChunks,
-    _place: Arc<ScrapePermit>,
+    _permit: Arc<ScrapePermit>,
 }
 
 impl Scrape {
     pub(super) fn new(parts: TextChunks, permit: Arc<ScrapePermit>) -> Self {
-        Self { chunks: parts, _place: permit }
+        Self { chunks: parts, _permit: permit }
     }
 }
 

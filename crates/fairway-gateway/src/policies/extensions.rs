@@ -29,9 +29,9 @@ pub(crate) fn read(policy: &ObjectKey, spec: &ExtensionPolicySpec) -> Vec<Extens
         let fails_open = !spec.ext_proc.is_empty() && spec.ext_proc.iter().all(fails_open);
         return vec![ExtensionService { extension: Err(wrong), fails_open }];
     }
-    let read = |(index, of): (usize, &types::ExternalProcessor)| ExtensionService {
-        extension: extension(policy, &format!("spec.extProc[{index}]"), of).map(Arc::new),
-        fails_open: fails_open(of),
+    let read = |(index, processor): (usize, &types::ExternalProcessor)| ExtensionService {
+        extension: extension(policy, &format!("spec.extProc[{index}]"), processor).map(Arc::new),
+        fails_open: fails_open(processor),
     };
     spec.ext_proc.iter().enumerate().map(read).collect()
 }
@@ -124,7 +124,8 @@ mod tests {
         assert_eq!(read.request, phases(false, BodyMode::FullDuplexStreamed, true));
         assert_eq!(read.response, phases(true, BodyMode::BufferedPartial, false));
         assert_eq!((read.message_timeout, read.max_buffered_body), (MAX_MESSAGE_TIMEOUT, 8 << 20));
-        let attributes: Vec<_> = read.attributes.iter().map(|(name, of)| format!("{name} {of}")).collect();
+        let attributes: Vec<_> =
+            read.attributes.iter().map(|(name, expression)| format!("{name} {expression}")).collect();
         assert_eq!(attributes, ["request.path $request_uri", "source.address $remote_addr"]);
         assert_eq!(read.metadata, [("a.test".into(), r#"{"rule":[1,{"x":null}]}"#.into())]);
         let rules = &read.mutation_rules;

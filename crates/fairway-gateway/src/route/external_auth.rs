@@ -23,9 +23,9 @@ use crate::rules::RuleBuilder;
 /// The guards of rule `index`; `None` if one is unusable and the rule must stay closed.
 pub(super) fn read(index: usize, rule: &HttpRouteRule, builder: &mut RuleBuilder<'_>) -> Option<Vec<Guard>> {
     let mut guards = Some(Vec::new());
-    for (number, of) in rule.filters.iter().enumerate().filter(|(_, of)| of.type_ == EXTERNAL_AUTH) {
+    for (number, filter) in rule.filters.iter().enumerate().filter(|(_, of)| of.type_ == EXTERNAL_AUTH) {
         let at = format!("spec.rules[{index}].filters[{number}].externalAuth");
-        guards = match (guards, guard(index, &at, of, builder)) {
+        guards = match (guards, guard(index, &at, filter, builder)) {
             (Some(mut guards), Some(guard)) => {
                 guards.push(guard);
                 Some(guards)
@@ -46,17 +46,20 @@ pub(super) fn read(index: usize, rule: &HttpRouteRule, builder: &mut RuleBuilder
 
 fn guard(index: usize, at: &str, filter: &HttpRouteFilter, builder: &mut RuleBuilder<'_>) -> Option<Guard> {
     let question = filter.external_auth.as_ref().ok_or_else(|| unsupported("it has no value".to_owned()));
-    let (of, speaks) = match question.and_then(|filter| Ok((filter, protocol(filter)?))) {
+    let (auth_filter, speaks) = match question.and_then(|filter| Ok((filter, protocol(filter)?))) {
         Ok(asked) => asked,
         Err(fault) => {
             builder.close(index, at, fault);
             return None;
         }
     };
-    let backend = builder.auth_backend(&format!("{at}.backendRef"), (&of.backend_ref).into(), speaks)?;
+    let backend =
+        builder.auth_backend(&format!("{at}.backendRef"), (&auth_filter.backend_ref).into(), speaks)?;
     let auth = match speaks {
-        RouteProtocol::Grpc => grpc_auth(of, backend, host(&of.backend_ref, builder)).map(Guard::GrpcAuth),
-        _ => http_auth(of, backend).map(Guard::ExternalAuth),
+        RouteProtocol::Grpc => {
+            grpc_auth(auth_filter, backend, host(&auth_filter.backend_ref, builder)).map(Guard::GrpcAuth)
+        }
+        _ => http_auth(auth_filter, backend).map(Guard::ExternalAuth),
     };
     auth.map_err(|fault| builder.close(index, at, fault)).ok()
 }

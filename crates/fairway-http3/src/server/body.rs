@@ -58,7 +58,7 @@ impl Server {
         let Some(record) = self.requests.get_mut(id) else { return Ok(BodyRead::Broken) };
         let (incoming, shared) = (&mut record.incoming, &mut self.shared);
         let reset = match incoming.next(quic, id, shared)? {
-            NextInput::Data => match incoming.data(quic, id, max_bytes)? {
+            NextInput::Data => match incoming.read_data(quic, id, max_bytes)? {
                 Ok(piece) if piece.len() < SMALL_PIECE && incoming.has_pending() => {
                     return self.join(quic, id, &piece, max_bytes);
                 }
@@ -107,7 +107,7 @@ impl Server {
         while incoming.has_pending() && joined.len() < max_bytes {
             match incoming.next(quic, id, &mut self.shared)? {
                 NextInput::Data if incoming.has_pending() => {
-                    match incoming.data(quic, id, max_bytes - joined.len())? {
+                    match incoming.read_data(quic, id, max_bytes - joined.len())? {
                         Ok(piece) => joined.extend_from_slice(&piece),
                         Err(_) => break,
                     }

@@ -32,7 +32,7 @@ pub(super) fn decode(
     message: Message,
     head: &mut Head,
 ) -> Result<DecodedSection, Fault> {
-    let section = match incoming.collect(quic, id, shared)? {
+    let section = match incoming.collect_section(quic, id, shared)? {
         CollectedSection::Whole(section) => section,
         CollectedSection::Blocked => return Ok(DecodedSection::Blocked),
         CollectedSection::TooLarge => return Ok(DecodedSection::TooLarge),
@@ -95,7 +95,7 @@ impl Server {
             DecodedSection::Reset(code) => return self.request_reset(quic, id, code),
         };
         incoming.phase = MessagePhase::Body;
-        incoming.announced = length;
+        incoming.remaining_content_length = length;
         incoming.tunnel = head.method() == Method::Connect;
         shared.requested();
         let end = match incoming.next(quic, id, shared)? {

@@ -70,12 +70,12 @@ impl Canary {
     fn conditions(&self, main: &BackendRef, canary: &BackendRef) -> Vec<(Fields, CanaryDecision)> {
         let exact = |text: &str| TextMatch::Exact(text.into());
         let mut decisions = Vec::new();
-        for (of, goes) in [(main, CanaryDecision::ToMain), (canary, CanaryDecision::ToCanary)] {
-            let session = of
+        for (backend, goes) in [(main, CanaryDecision::ToMain), (canary, CanaryDecision::ToCanary)] {
+            let session = backend
                 .balance
                 .cookie
                 .as_ref()
-                .map(|cookie| (&cookie.name, backend_cookie_value(&of.cookie_tag())));
+                .map(|cookie| (&cookie.name, backend_cookie_value(&backend.cookie_tag())));
             decisions.extend(session.map(|(name, value)| (cookie(name, value), goes)));
         }
         match &self.header {
@@ -106,7 +106,7 @@ impl Canary {
     fn by_chance(&self, main: &BackendRef, canary: &BackendRef) -> Action {
         let shares = [(main, self.total - self.weight), (canary, self.weight)];
         let shares = shares.into_iter().filter(|(_, weight)| *weight > 0);
-        Action::Forward(shares.map(|(of, weight)| share(&of.key, weight)).collect())
+        Action::Forward(shares.map(|(backend, weight)| share(&backend.key, weight)).collect())
     }
 }
 

@@ -213,7 +213,7 @@ impl HostClients {
     /// The verification of connections.
     pub(crate) fn rules(&self) -> Option<&Arc<ClientVerification>> {
         match self {
-            Self::Verified(of) => Some(&of.rules),
+            Self::Verified(verification) => Some(&verification.rules),
             Self::Refused => None,
         }
     }
@@ -221,7 +221,7 @@ impl HostClients {
     /// Inserts the certificate check into the guards of a rule.
     pub(crate) fn add_guards(&self, guards: &mut Vec<Guard>) {
         let protections = match self {
-            Self::Verified(of) => of,
+            Self::Verified(verification) => verification,
             Self::Refused => {
                 let deny = Deny { status: 403, when: vec![Match::default()] };
                 return guards.insert(0, Guard::Deny(deny));

@@ -61,7 +61,8 @@ impl<'a> TlsSection<'a> {
     pub(crate) fn for_host(host: &HostPattern, serving: &'a HostIngresses) -> Option<Self> {
         serving.deciding_ingresses().find_map(|ingress| {
             let entries = ingress.spec()?.tls.as_deref().filter(|entries| !entries.is_empty())?;
-            (ingress.rules.iter().any(|(of, _)| of == host)).then_some(Self { ingress, entries })
+            (ingress.rules.iter().any(|(rule_host, _)| rule_host == host))
+                .then_some(Self { ingress, entries })
         })
     }
 

@@ -147,7 +147,7 @@ fn annotation_of_field(field: &str) -> (&'static str, String) {
     if let Some(rest) = field.strip_prefix("rateLimits") {
         return ("rate-limits", format!("limits{rest}"));
     }
-    let within = |(name, of): &(&'static str, &str)| Some((*name, field.strip_prefix(of)?));
+    let within = |(name, prefix): &(&'static str, &str)| Some((*name, field.strip_prefix(prefix)?));
     let (name, rest) = ANNOTATION_FIELDS.iter().find_map(within).unwrap_or((ANNOTATION_FIELDS[0].0, field));
     (name, rest.strip_prefix('.').unwrap_or(rest).to_owned())
 }

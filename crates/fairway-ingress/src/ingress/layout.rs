@@ -83,7 +83,7 @@ fn paths_of<'i>(
     host: &HostPattern,
 ) -> impl Iterator<Item = (LocationSource, &'i HTTPIngressPath)> {
     let all = ingress.spec().and_then(|spec| spec.rules.as_ref());
-    ingress.rules.iter().filter(move |(of, _)| of == host).flat_map(move |(_, rule)| {
+    ingress.rules.iter().filter(move |(rule_host, _)| rule_host == host).flat_map(move |(_, rule)| {
         let http = all.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
         let paths = http.into_iter().flat_map(|http| &http.paths).enumerate();
         paths.map(move |(at, path)| (LocationSource::Path(*rule, at), path))

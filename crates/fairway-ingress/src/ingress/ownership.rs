@@ -94,7 +94,7 @@ impl HostIngresses {
         others: &[(&HostPattern, &Ownership)],
     ) -> Self {
         let own_ownership = Ownership::from_ingresses(&ingresses);
-        let all = others.iter().map(|(of, ownership)| (Some(*of), *ownership));
+        let all = others.iter().map(|(alias, ownership)| (Some(*alias), *ownership));
         let all = std::iter::once((None, &own_ownership)).chain(all);
         let oldest = all.filter_map(|(through, ownership)| Some((ownership.oldest.as_ref()?, through)));
         // Among several names of one Ingress, the closest to the host.
@@ -145,7 +145,7 @@ pub(crate) fn decides(owner: Option<&Arc<str>>, ingress: &ServedIngress) -> bool
 impl Owner<'_> {
     /// Reports that an Ingress may not serve the host.
     fn refusal(&self, ingress: &ServedIngress, host: &HostPattern) -> Diagnostic {
-        let rule = ingress.rules.iter().find(|(of, _)| of == host);
+        let rule = ingress.rules.iter().find(|(rule_host, _)| rule_host == host);
         let field = rule.map_or("spec.defaultBackend".to_owned(), |(_, at)| format!("spec.rules[{at}].host"));
         let guest = &ingress.key.namespace;
         let claim = |name: &str| {

@@ -128,11 +128,11 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
         }
         let ingress = ingress_of(rule);
         let common = self.common(rule, &ingress);
-        for of in &rule.matches {
-            if paths::is_of_session(of, &self.sessions) {
+        for matched in &rule.matches {
+            if paths::is_of_session(matched, &self.sessions) {
                 continue;
             }
-            self.add_match(rule, of, &ingress, &common, drafts);
+            self.add_match(rule, matched, &ingress, &common, drafts);
         }
     }
 
@@ -249,13 +249,13 @@ impl<'a, 'i> DraftBuilder<'a, 'i> {
     fn add_match(
         &mut self,
         rule: &Rule,
-        of: &Match,
+        model_match: &Match,
         ingress: &ObjectKey,
         common: &SharedParts<'_>,
         drafts: &mut Drafts,
     ) {
         let Matched { route_match: matched, path, substitution, lost, remarks } =
-            paths::match_paths(of, common.filters.path, self.style, self.choice.has_own_kinds());
+            paths::match_paths(model_match, common.filters.path, self.style, self.choice.has_own_kinds());
         self.remarks.extend(ingress, remarks);
         let mut closed = common.closed.clone();
         if let Some(why) = lost.filter(|_| closed.is_none() && common.filters.redirect.is_none())

@@ -152,7 +152,9 @@ impl<'f> Filters<'f> {
     /// A response of the rule itself, or a guard that closes it.
     fn respond(&mut self, direct_response: &ConditionalResponse, rule: Context<'_>) {
         let response = Some(direct_response).filter(|_| rule.has_own_filters);
-        let Some((response, headers)) = response.and_then(|of| own_filter::response(of, rule.labels)) else {
+        let Some((response, headers)) =
+            response.and_then(|conditional| own_filter::response(conditional, rule.labels))
+        else {
             return self
                 .closed
                 .extend(protection::protection_name(&Guard::Respond(direct_response.clone().into())));

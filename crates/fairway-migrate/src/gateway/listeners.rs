@@ -64,8 +64,8 @@ pub(crate) fn plan_listeners(hosts: &Hosts<'_>, choice: &ConversionOptions) -> L
     let mut listening = ListenerPlan::default();
     for (number, part) in planned.chunks(MAX_LISTENERS).enumerate() {
         let key = holder_key(choice, number);
-        for (of, listener) in part {
-            listening.attach(of, parent_reference(&key, number, &listener.name), hosts);
+        for (host, listener) in part {
+            listening.attach(host, parent_reference(&key, number, &listener.name), hosts);
         }
         let listeners = part.iter().map(|(_, listener)| listener.clone()).collect();
         let has_overflow = planned.len() > MAX_LISTENERS;
@@ -249,11 +249,11 @@ pub(crate) fn grants_for_services(
         let pair = (&service.namespace, &ingress.namespace);
         granted.entry(pair).or_default().insert(&service.name);
     }
-    let grant = |((namespace, of), names): (Pair<'_>, BTreeSet<&Arc<str>>)| {
+    let grant = |((namespace, from_namespace), names): (Pair<'_>, BTreeSet<&Arc<str>>)| {
         let from = |(group, kind): &(&str, &str)| ReferenceGrantFrom {
             group: (*group).to_owned(),
             kind: (*kind).to_owned(),
-            namespace: of.to_string(),
+            namespace: from_namespace.to_string(),
         };
         let to = |name: &&Arc<str>| ReferenceGrantTo {
             group: String::new(),
@@ -262,7 +262,8 @@ pub(crate) fn grants_for_services(
         };
         let spec =
             ReferenceGrantSpec { from: kinds.iter().map(from).collect(), to: names.iter().map(to).collect() };
-        let key = ObjectKey { namespace: namespace.clone(), name: format!("{prefix}-of-{of}").into() };
+        let key =
+            ObjectKey { namespace: namespace.clone(), name: format!("{prefix}-of-{from_namespace}").into() };
         object::write_object::<ReferenceGrant>(&key, &spec, Vec::new())
     };
     granted.into_iter().map(grant).collect()

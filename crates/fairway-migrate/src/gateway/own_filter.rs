@@ -67,19 +67,20 @@ pub(crate) fn value(template: &Template, labels: &RuleLabels) -> Option<String> 
 
 /// A fixed response with its headers; `None` if a filter cannot express it.
 pub(crate) fn response(
-    of: &ConditionalResponse,
+    conditional: &ConditionalResponse,
     labels: &RuleLabels,
 ) -> Option<(DirectResponse, Option<HeaderValues>)> {
-    if !of.when.is_empty() || of.host_headers.is_some() {
+    if !conditional.when.is_empty() || conditional.host_headers.is_some() {
         return None;
     }
-    let mut response = DirectResponse { status_code: Some(of.status.into()), ..DirectResponse::default() };
+    let mut response =
+        DirectResponse { status_code: Some(conditional.status.into()), ..DirectResponse::default() };
     let mut headers = None;
-    match &of.content {
+    match &conditional.content {
         ResponseContent::Status | ResponseContent::Empty => {}
         ResponseContent::Text(text, media_type) => {
             let ([] | [TemplatePart::Text(_)]) = &*text.0 else { return None };
-            let has_body = !matches!(of.status, 204 | 205 | 304);
+            let has_body = !matches!(conditional.status, 204 | 205 | 304);
             response.body = Some(text.to_string()).filter(|text| has_body && !text.is_empty());
             response.content_type = has_body.then(|| media_type.to_string());
         }

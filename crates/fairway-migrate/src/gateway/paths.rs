@@ -52,14 +52,14 @@ impl Style {
 
 /// Converts a match and a rewrite, for which an HTTPRouteFilter may be used.
 pub(crate) fn match_paths(
-    of: &Match,
+    source: &Match,
     rewrite: Option<&PathRewrite>,
     style: Style,
     has_own_filters: bool,
 ) -> Matched {
     let own_substitution = rewrite.filter(|_| has_own_filters).and_then(own_filter::substitution);
     let mut matched = Matched::default();
-    let (kind, value) = match &of.path {
+    let (kind, value) = match &source.path {
         PathMatch::Exact(path) => ("Exact", path.to_string()),
         PathMatch::Prefix(path) => ("PathPrefix", without_slash(path).to_owned()),
         PathMatch::Regex { pattern, ignore_case } => {
@@ -67,14 +67,14 @@ pub(crate) fn match_paths(
             matched.pattern(pattern, *ignore_case, rewrite, style)
         }
     };
-    if matched.path.is_none() && !matches!(of.path, PathMatch::Regex { .. }) {
+    if matched.path.is_none() && !matches!(source.path, PathMatch::Regex { .. }) {
         matched.rewrite(rewrite, kind, own_substitution);
     }
     matched.route_match.path = Some(TypedValue { type_: Some(kind.to_owned()), value: Some(value) });
-    matched.route_match.method = of.method.as_ref().map(ToString::to_string);
+    matched.route_match.method = source.method.as_ref().map(ToString::to_string);
     matched.route_match.headers =
-        of.headers.iter().map(value_match).chain(of.cookies.iter().map(cookie_match)).collect();
-    matched.route_match.query_params = of.query.iter().map(value_match).collect();
+        source.headers.iter().map(value_match).chain(source.cookies.iter().map(cookie_match)).collect();
+    matched.route_match.query_params = source.query.iter().map(value_match).collect();
     matched
 }
 

@@ -200,8 +200,10 @@ fn blocks(
     attached: &BTreeMap<HostPattern, Attachment>,
 ) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
-    for (host, of) in hosts {
-        let (Some(drafts), Some(attachment)) = (of.get(ingress), attached.get(host)) else { continue };
+    for (host, drafts_by_ingress) in hosts {
+        let (Some(drafts), Some(attachment)) = (drafts_by_ingress.get(ingress), attached.get(host)) else {
+            continue;
+        };
         let Attachment { http, https } = attachment.clone();
         if drafts.http == drafts.https {
             let parents = http.into_iter().chain(https).collect();
@@ -261,7 +263,7 @@ fn grpc_hosts(hosts: &RulesByHost) -> BTreeSet<HostPattern> {
         ];
         http.iter().chain(&https).any(|draft| draft.grpc) && side_fits(&http) && side_fits(&https)
     };
-    hosts.iter().filter(|(_, of)| of_grpc(of)).map(|(host, _)| host.clone()).collect()
+    hosts.iter().filter(|(_, drafts)| of_grpc(drafts)).map(|(host, _)| host.clone()).collect()
 }
 
 fn is_redirect(draft: &Draft) -> bool {

@@ -70,8 +70,9 @@ impl Walk<'_> {
         if let Some(meaning) = meaning(path) {
             return self.apply(path, meaning, value);
         }
-        let has_rows =
-            VALUE_ROWS.iter().any(|(of, _)| of.strip_prefix(path).is_some_and(|it| it.starts_with('.')));
+        let has_rows = VALUE_ROWS
+            .iter()
+            .any(|(row_path, _)| row_path.strip_prefix(path).is_some_and(|it| it.starts_with('.')));
         match value {
             Value::Object(values) if has_rows => self.below(path, values),
             _ if has_rows => self.outcome.wrong(path, "a mapping", value),
@@ -165,7 +166,7 @@ impl Walk<'_> {
 }
 
 fn meaning(path: &str) -> Option<Meaning> {
-    VALUE_ROWS.iter().find(|(of, _)| *of == path).map(|(_, meaning)| *meaning)
+    VALUE_ROWS.iter().find(|(row_path, _)| *row_path == path).map(|(_, meaning)| *meaning)
 }
 
 #[cfg(test)]

@@ -664,11 +664,11 @@ fn every_value_that_a_row_names_is_one_of_the_charts_schema() {
             schema_of["$ref"].as_str().map(|it| schema.pointer(it.trim_start_matches('#')).unwrap());
         referred.unwrap_or(schema_of)["properties"].get(key).cloned()
     };
-    for (of, meaning) in VALUE_ROWS {
+    for (path, meaning) in VALUE_ROWS {
         let (Meaning::Is(own, _) | Meaning::Kept(own, ..)) = meaning else { continue };
         let found = own.split('.').try_fold(schema.clone(), |schema, key| property(&schema, key));
-        assert!(found.is_some(), "{of}: {own}");
-        assert!(is_value_of_the_chart(own), "{of}: {own} is in the schema and not in values.yaml");
+        assert!(found.is_some(), "{path}: {own}");
+        assert!(is_value_of_the_chart(own), "{path}: {own} is in the schema and not in values.yaml");
     }
 }
 
@@ -697,16 +697,16 @@ fn a_value_that_both_charts_have_is_taken_over() {
     // `controller.tcp` says where the ConfigMap is, and `tcp` has its entries.
     const OWN: [&str; 7] =
         ["fullnameOverride", "nameOverride", "image.repository", "image.tag", "image.digest", "tcp", "udp"];
-    for (of, meaning) in VALUE_ROWS {
+    for (path, meaning) in VALUE_ROWS {
         let is_left_out = matches!(
             meaning,
             Meaning::Nothing(_) | Meaning::Lost(_) | Meaning::IfEnabled(_) | Meaning::EachLost(_)
         );
-        let target = of.strip_prefix("controller.").unwrap_or(of);
+        let target = path.strip_prefix("controller.").unwrap_or(path);
         if is_left_out && !OWN.contains(&target) {
             let values = values_of_the_chart();
             let found = values.pointer(&format!("/{}", target.replace('.', "/")));
-            assert_eq!(found, None, "{of} is left out, and Fairway's chart has {target}");
+            assert_eq!(found, None, "{path} is left out, and Fairway's chart has {target}");
         }
     }
 }

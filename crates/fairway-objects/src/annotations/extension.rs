@@ -53,19 +53,31 @@ mod tests {
 
     #[test]
     fn a_service_gets_headers_by_default() {
-        let Ok((of, backend)) = read(r#"{"backendRef": {"name": "filter", "port": 9000}}"#) else {
+        let Ok((extension, backend)) = read(r#"{"backendRef": {"name": "filter", "port": 9000}}"#) else {
             panic!("it is read")
         };
-        assert_eq!((&*of.name, &*of.service.authority), ("Ingress/shop/web", "filter.shop.svc"));
-        assert_eq!((&*backend.key.0, of.service.backend), ("shop/filter:9000;h2c", backend.key.clone()));
+        assert_eq!(
+            (&*extension.name, &*extension.service.authority),
+            ("Ingress/shop/web", "filter.shop.svc")
+        );
+        assert_eq!(
+            (&*backend.key.0, extension.service.backend),
+            ("shop/filter:9000;h2c", backend.key.clone())
+        );
         let headers = ProcessingPhases { headers: true, ..ProcessingPhases::default() };
-        assert_eq!((of.request, of.response, of.failure_mode_allow), (headers, headers, false));
-        assert_eq!((of.message_timeout, of.max_buffered_body), (DEFAULT_MESSAGE_TIMEOUT, 1 << 20));
+        assert_eq!(
+            (extension.request, extension.response, extension.failure_mode_allow),
+            (headers, headers, false)
+        );
+        assert_eq!(
+            (extension.message_timeout, extension.max_buffered_body),
+            (DEFAULT_MESSAGE_TIMEOUT, 1 << 20)
+        );
     }
 
     #[test]
     fn every_field_is_read() {
-        let Ok((of, _)) = read(
+        let Ok((extension, _)) = read(
             r#"{"backendRef": {"name": "filter", "port": 9000}, "host": "filter.test", "messageTimeout": "1s", "failureMode": "Open",
             "processingMode": {"request": {"headers": "Skip", "body": "Buffered"},
               "response": {"body": "FullDuplexStreamed", "trailers": "Send"}},
@@ -74,12 +86,12 @@ mod tests {
         ) else {
             panic!("it is read")
         };
-        assert_eq!((&*of.service.authority, of.message_timeout.as_secs()), ("filter.test", 1));
-        assert_eq!((of.request.headers, of.request.body), (false, BodyMode::Buffered));
-        assert!(of.response.trailers && of.failure_mode_allow && of.allow_mode_override);
-        assert_eq!(of.mutation_rules.denied, ["x-team".into()]);
-        assert_eq!((of.max_buffered_body, of.attributes.len()), (64 << 10, 1));
-        assert_eq!(of.metadata, [("a".into(), r#"{"b":[1]}"#.into())]);
+        assert_eq!((&*extension.service.authority, extension.message_timeout.as_secs()), ("filter.test", 1));
+        assert_eq!((extension.request.headers, extension.request.body), (false, BodyMode::Buffered));
+        assert!(extension.response.trailers && extension.failure_mode_allow && extension.allow_mode_override);
+        assert_eq!(extension.mutation_rules.denied, ["x-team".into()]);
+        assert_eq!((extension.max_buffered_body, extension.attributes.len()), (64 << 10, 1));
+        assert_eq!(extension.metadata, [("a".into(), r#"{"b":[1]}"#.into())]);
     }
 
     #[test]

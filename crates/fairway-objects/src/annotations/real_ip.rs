@@ -56,11 +56,12 @@ mod tests {
 
     #[test]
     fn the_header_and_the_trusted_peers_are_read() {
-        let Ok(of) = real_ip(r#"{"header": "CF-Connecting-IP", "trusted": ["10.0.0.0/8", "2001:db8::1"]}"#)
+        let Ok(real_ip_header) =
+            real_ip(r#"{"header": "CF-Connecting-IP", "trusted": ["10.0.0.0/8", "2001:db8::1"]}"#)
         else {
             panic!("it is read");
         };
-        assert_eq!((&*of.header, of.trusted.len()), ("cf-connecting-ip", 2));
+        assert_eq!((&*real_ip_header.header, real_ip_header.trusted.len()), ("cf-connecting-ip", 2));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::identity::context::Context;
 use crate::identity::credential_locations::read_locations;
 use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::identity::headers::{is_same_header, written_header};
-use crate::identity::values::{check_not_empty, most};
+use crate::identity::values::{check_not_empty, max_items};
 use crate::object::{Kind, ObjectKey};
 use crate::policies as types;
 
@@ -31,7 +31,7 @@ pub(super) fn read_api_key(api_key: &types::ApiKey, context: Context<'_>) -> Ide
         return Err(IdentityFieldError::new("apiKey.clientHeader", "requests have the key in this header"));
     }
     let field = "apiKey.secretRefs";
-    check_not_empty(field, &api_key.secret_refs, most::SECRETS)?;
+    check_not_empty(field, &api_key.secret_refs, max_items::SECRETS)?;
     let mut keys: BTreeMap<[u8; 32], Arc<str>> = BTreeMap::new();
     let mut policy = BTreeSet::new();
     for (index, it) in api_key.secret_refs.iter().enumerate() {

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use crate::annotations::text::parse_range;
 use crate::identity::errors::{IdentityFieldError, IdentityResult, IdentityWarning};
 use crate::identity::headers::request_header;
-use crate::identity::values::{check_not_empty, most, read_claims, read_scopes, read_texts};
+use crate::identity::values::{check_not_empty, max_items, read_claims, read_scopes, read_texts};
 use crate::policies as types;
 
 /// The credentials that are verified before.
@@ -23,24 +23,24 @@ pub(super) struct KnownCredentials<'a> {
 }
 
 pub(super) fn read_authorization(
-    of: &types::Authorization,
+    authorization: &types::Authorization,
     known: KnownCredentials<'_>,
     doubts: &mut Vec<IdentityWarning>,
 ) -> IdentityResult<Authorization> {
     let field = "authorization.rules";
-    check_not_empty(field, &of.rules, most::RULES)?;
-    let rules = of.rules.iter().enumerate();
+    check_not_empty(field, &authorization.rules, max_items::RULES)?;
+    let rules = authorization.rules.iter().enumerate();
     let rules = rules.map(|(index, rule)| read_rule(&format!("{field}[{index}]"), rule, known, doubts));
     Ok(Authorization { rules: rules.collect::<IdentityResult<_>>()? })
 }
 
 fn read_rule(
     at: &str,
-    of: &types::AuthorizationRule,
+    rule: &types::AuthorizationRule,
     known: KnownCredentials<'_>,
     doubts: &mut Vec<IdentityWarning>,
 ) -> IdentityResult<AuthorizationRule> {
-    let decision = match &*of.action {
+    let decision = match &*rule.action {
         "Allow" => Decision::Allow,
         "Deny" => Decision::Deny,
         other => {
@@ -48,17 +48,19 @@ fn read_rule(
             return Err(IdentityFieldError::new(format!("{at}.action"), problem));
         }
     };
-    let sources = read_condition(at, "sources", of.sources.as_deref(), most::RANGES, ranges)?;
-    let countries = read_condition(at, "countries", of.countries.as_deref(), most::COUNTRIES, countries)?;
-    let asns = read_condition(at, "asns", of.asns.as_deref(), most::ASNS, asns)?;
-    let methods = read_condition(at, "methods", of.methods.as_deref(), most::METHODS, methods)?;
-    let claims = read_condition(at, "claims", of.claims.as_deref(), most::CLAIMS, read_claims)?;
-    let scopes = read_condition(at, "scopes", of.scopes.as_deref(), most::SCOPES, read_scopes)?;
-    let clients = of.api_key_clients.as_deref();
-    let clients = read_condition(at, "apiKeyClients", clients, most::CLIENTS, |field, all| {
-        read_texts(field, all, most::CLIENTS)
+    let sources = read_condition(at, "sources", rule.sources.as_deref(), max_items::RANGES, ranges)?;
+    let countries =
+        read_condition(at, "countries", rule.countries.as_deref(), max_items::COUNTRIES, countries)?;
+    let asns = read_condition(at, "asns", rule.asns.as_deref(), max_items::ASNS, asns)?;
+    let methods = read_condition(at, "methods", rule.methods.as_deref(), max_items::METHODS, methods)?;
+    let claims = read_condition(at, "claims", rule.claims.as_deref(), max_items::CLAIMS, read_claims)?;
+    let scopes = read_condition(at, "scopes", rule.scopes.as_deref(), max_items::SCOPES, read_scopes)?;
+    let clients = rule.api_key_clients.as_deref();
+    let clients = read_condition(at, "apiKeyClients", clients, max_items::CLIENTS, |field, all| {
+        read_texts(field, all, max_items::CLIENTS)
     })?;
-    let headers = read_condition(at, "headers", of.headers.as_deref(), most::HEADERS, header_conditions)?;
+    let headers =
+        read_condition(at, "headers", rule.headers.as_deref(), max_items::HEADERS, header_conditions)?;
     if !claims.is_empty() && !known.has_jwt && !known.has_oidc {
         return Err(IdentityFieldError::new(
             format!("{at}.claims"),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::backend::{BackendPurpose, BackendRef};
 use crate::identity::context::{Context, object, read_entry};
 use crate::identity::errors::{IdentityFieldError, IdentityResult, IdentityWarning};
-use crate::identity::values::{check_length, most};
+use crate::identity::values::{check_length, max_items};
 use crate::policies as types;
 use crate::roots::{are_certificates, only_unsupported_keys};
 use crate::service_url::{ServiceUrl, UrlDestination, UrlHost};
@@ -151,7 +151,7 @@ fn trusted_roots(
     if authorities.is_empty() {
         return Ok(TrustedRoots::System);
     }
-    check_length(at, authorities, most::AUTHORITIES)?;
+    check_length(at, authorities, max_items::AUTHORITIES)?;
     let mut roots = String::new();
     for (index, it) in authorities.iter().enumerate() {
         let field = format!("{at}[{index}]");

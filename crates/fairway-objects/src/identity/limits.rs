@@ -7,7 +7,7 @@ use fairway_model::{LimitKey, LimitScope, RateLimit};
 use crate::annotations::text;
 use crate::duration;
 use crate::identity::errors::{IdentityFieldError, IdentityResult};
-use crate::identity::values::{check_length, most, non_empty_text};
+use crate::identity::values::{check_length, max_items, non_empty_text};
 use crate::policies as types;
 
 /// What is known about a client before limits by identity apply.
@@ -23,7 +23,7 @@ pub(super) fn read_limits(
     counted_as: &str,
     known: KnownClientFacts,
 ) -> IdentityResult<Vec<RateLimit>> {
-    check_length("rateLimits", written, most::LIMITS)?;
+    check_length("rateLimits", written, max_items::LIMITS)?;
     let read = |(index, limit): (usize, &types::RateLimit)| {
         let at = format!("rateLimits[{index}]");
         let field = |name: &str| format!("{at}.{name}");

@@ -11,7 +11,7 @@ use crate::identity::context::{Context, object, read_entry};
 use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::identity::keys::{KeyFindings, KeySetBackend, UrlFields, published_document};
 use crate::identity::tokens::{claim_headers, clock_skew};
-use crate::identity::values::{check_length, most, non_empty_text, read_claims, read_scopes};
+use crate::identity::values::{check_length, max_items, non_empty_text, read_claims, read_scopes};
 use crate::object::ObjectKey;
 use crate::policies as types;
 
@@ -36,29 +36,29 @@ const OWN_PARAMETERS: [&str; 10] = [
 ];
 
 pub(super) fn read_oidc(
-    of: &types::Oidc,
+    oidc: &types::Oidc,
     context: Context<'_>,
     found: &mut KeyFindings,
 ) -> IdentityResult<OidcAuth> {
-    let issuer = non_empty_text("oidc.issuer", &of.issuer)?;
+    let issuer = non_empty_text("oidc.issuer", &oidc.issuer)?;
     if Endpoint::parse(&issuer).is_none() || issuer.contains('?') {
         return Err(IdentityFieldError::new("oidc.issuer", "it is no http or https URL"));
     }
-    let client_id = non_empty_text("oidc.clientId", &of.client_id)?;
+    let client_id = non_empty_text("oidc.clientId", &oidc.client_id)?;
     let own_url = [issuer.trim_end_matches('/'), DISCOVERY_PATH].concat();
-    let (field, url) = match &of.metadata_url {
+    let (field, url) = match &oidc.metadata_url {
         Some(url) => ("oidc.metadataUrl", url),
         None => ("oidc.issuer", &own_url),
     };
     let at = |url: String| UrlFields { url, authorities: "oidc.caCertificateRefs".to_owned() };
-    let authorities = &of.ca_certificate_refs;
+    let authorities = &oidc.ca_certificate_refs;
     let (metadata, backend) = published_document(&at(field.to_owned()), url, authorities, context)?;
     let scheme = if url.starts_with("http://") { "http" } else { "https" };
     let origin = format!("{scheme}://{}", metadata.host).into();
     let mut hosts = vec![ProviderHost { origin, backend: backend.key.clone() }];
     found.backends.push(KeySetBackend { field: field.to_owned(), backend });
-    check_length("oidc.additionalHosts", &of.additional_hosts, most::HOSTS)?;
-    for (index, host) in of.additional_hosts.iter().enumerate() {
+    check_length("oidc.additionalHosts", &oidc.additional_hosts, max_items::HOSTS)?;
+    for (index, host) in oidc.additional_hosts.iter().enumerate() {
         let field = format!("oidc.additionalHosts[{index}]");
         if host.contains(['/', '?']) {
             return Err(IdentityFieldError::new(field, "it is no host, such as login.example.com"));
@@ -69,8 +69,8 @@ pub(super) fn read_oidc(
         hosts.push(ProviderHost { origin, backend: backend.key.clone() });
         found.backends.push(KeySetBackend { field, backend });
     }
-    let (client_secret, client_secret_version) = client_secret(of, context)?;
-    let mut scopes = read_scopes("oidc.scopes", &of.scopes)?;
+    let (client_secret, client_secret_version) = client_secret(oidc, context)?;
+    let mut scopes = read_scopes("oidc.scopes", &oidc.scopes)?;
     if !scopes.iter().any(|scope| **scope == *"openid") {
         scopes.insert(0, "openid".into());
     }
@@ -83,13 +83,13 @@ pub(super) fn read_oidc(
         client_secret,
         client_secret_version,
         scopes,
-        parameters: parameters(&of.parameters)?,
-        paths: paths(of)?,
-        session_lifetime: session_lifetime(of)?,
-        skew: clock_skew("oidc.clockSkew", of.clock_skew.as_deref())?,
-        forwards_access_token: of.forward_access_token.unwrap_or_default(),
-        claims: read_claims("oidc.requiredClaims", &of.required_claims)?,
-        headers: claim_headers("oidc.claimsToHeaders", &of.claims_to_headers)?,
+        parameters: parameters(&oidc.parameters)?,
+        paths: paths(oidc)?,
+        session_lifetime: session_lifetime(oidc)?,
+        skew: clock_skew("oidc.clockSkew", oidc.clock_skew.as_deref())?,
+        forwards_access_token: oidc.forward_access_token.unwrap_or_default(),
+        claims: read_claims("oidc.requiredClaims", &oidc.required_claims)?,
+        headers: claim_headers("oidc.claimsToHeaders", &oidc.claims_to_headers)?,
     })
 }
 
@@ -117,7 +117,7 @@ fn client_secret(spec: &types::Oidc, context: Context<'_>) -> IdentityResult<(Cl
 
 fn parameters(written: &[types::OidcParameter]) -> IdentityResult<Vec<(Arc<str>, Arc<str>)>> {
     let field = "oidc.parameters";
-    check_length(field, written, most::PARAMETERS)?;
+    check_length(field, written, max_items::PARAMETERS)?;
     let mut parameters: Vec<(Arc<str>, Arc<str>)> = Vec::with_capacity(written.len());
     for (index, it) in written.iter().enumerate() {
         let at = format!("{field}[{index}].name");

@@ -11,7 +11,7 @@ use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::identity::headers::{is_same_header, written_header};
 use crate::identity::keys::{KeyFindings, read_keys};
 use crate::identity::values::{
-    check_length, check_not_empty, most, non_empty_text, read_claims, read_scopes, read_texts,
+    check_length, check_not_empty, max_items, non_empty_text, read_claims, read_scopes, read_texts,
 };
 use crate::policies as types;
 
@@ -36,7 +36,7 @@ pub(super) fn read_jwt(
     let default = CredentialLocation::Header { name: "Authorization".into(), prefix: "Bearer ".into() };
     let locations = read_locations("jwt.from", &jwt.from, default)?;
     let field = "jwt.issuers";
-    check_not_empty(field, &jwt.issuers, most::ISSUERS)?;
+    check_not_empty(field, &jwt.issuers, max_items::ISSUERS)?;
     let mut issuers: Vec<JwtIssuer> = Vec::with_capacity(jwt.issuers.len());
     for (index, it) in jwt.issuers.iter().enumerate() {
         let at = format!("{field}[{index}]");
@@ -60,21 +60,21 @@ pub(super) fn clock_skew(field: &str, written: Option<&str>) -> IdentityResult<D
 
 fn read_issuer(
     at: &str,
-    of: &types::JwtIssuer,
+    source: &types::JwtIssuer,
     context: Context<'_>,
     found: &mut KeyFindings,
 ) -> IdentityResult<JwtIssuer> {
-    let issuer = non_empty_text(&format!("{at}.issuer"), &of.issuer)?;
-    let audiences = read_texts(&format!("{at}.audiences"), &of.audiences, most::AUDIENCES)?;
-    let claims = read_claims(&format!("{at}.requiredClaims"), &of.required_claims)?;
-    let scopes = read_scopes(&format!("{at}.requiredScopes"), &of.required_scopes)?;
-    let headers = claim_headers(&format!("{at}.claimsToHeaders"), &of.claims_to_headers)?;
-    let keys = read_keys(&format!("{at}.keys"), &of.keys, context, found)?;
+    let issuer = non_empty_text(&format!("{at}.issuer"), &source.issuer)?;
+    let audiences = read_texts(&format!("{at}.audiences"), &source.audiences, max_items::AUDIENCES)?;
+    let claims = read_claims(&format!("{at}.requiredClaims"), &source.required_claims)?;
+    let scopes = read_scopes(&format!("{at}.requiredScopes"), &source.required_scopes)?;
+    let headers = claim_headers(&format!("{at}.claimsToHeaders"), &source.claims_to_headers)?;
+    let keys = read_keys(&format!("{at}.keys"), &source.keys, context, found)?;
     Ok(JwtIssuer { issuer, audiences, keys, claims, scopes, headers })
 }
 
 pub(super) fn claim_headers(field: &str, written: &[types::ClaimHeader]) -> IdentityResult<Vec<ClaimHeader>> {
-    check_length(field, written, most::CLAIMS)?;
+    check_length(field, written, max_items::CLAIMS)?;
     let mut headers: Vec<ClaimHeader> = Vec::with_capacity(written.len());
     for (index, it) in written.iter().enumerate() {
         let at = format!("{field}[{index}]");

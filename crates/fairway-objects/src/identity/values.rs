@@ -8,8 +8,8 @@ use crate::identity::errors::{IdentityFieldError, IdentityResult};
 use crate::policies as types;
 
 /// The maximum lengths of lists, as in the CRD.
-pub(super) mod most {
-    pub(in crate::identity) const SOURCES_OF_CREDENTIALS: usize = 8;
+pub(super) mod max_items {
+    pub(in crate::identity) const CREDENTIAL_SOURCES: usize = 8;
     pub(in crate::identity) const ISSUERS: usize = 8;
     pub(in crate::identity) const AUDIENCES: usize = 16;
     pub(in crate::identity) const AUTHORITIES: usize = 8;
@@ -60,10 +60,10 @@ pub(super) fn non_empty_text(field: &str, text: &str) -> IdentityResult<Arc<str>
 }
 
 pub(super) fn read_claims(field: &str, written: &[types::ClaimValues]) -> IdentityResult<Vec<ClaimMatch>> {
-    check_length(field, written, most::CLAIMS)?;
+    check_length(field, written, max_items::CLAIMS)?;
     let read = |(index, it): (usize, &types::ClaimValues)| {
         let values = format!("{field}[{index}].values");
-        check_not_empty(&values, &it.values, most::VALUES)?;
+        check_not_empty(&values, &it.values, max_items::VALUES)?;
         Ok(ClaimMatch {
             claim: non_empty_text(&format!("{field}[{index}].name"), &it.name)?,
             values: it.values.iter().map(|value| value.as_str().into()).collect(),
@@ -77,7 +77,7 @@ pub(super) fn read_scopes(field: &str, written: &[String]) -> IdentityResult<Vec
     let good = |scope: &str| {
         !scope.is_empty() && scope.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte))
     };
-    check_length(field, written, most::SCOPES)?;
+    check_length(field, written, max_items::SCOPES)?;
     let read = |scope: &String| match good(scope) {
         true => Ok(scope.as_str().into()),
         false => {

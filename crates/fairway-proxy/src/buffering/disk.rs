@@ -231,11 +231,11 @@ impl Extents {
 
     fn run(&mut self, job: Job, inner: &Weak<Inner>) -> FinishedJob {
         match job {
-            Job::Write(data, of, reply) => {
+            Job::Write(data, kind, reply) => {
                 let Some(inner) = inner.upgrade() else { return FinishedJob::Write(Err(data), reply) };
                 inner.waiting.fetch_sub(1, Ordering::Relaxed);
                 // The receiver may be gone.
-                let written = if reply.is_closed() { Err(data) } else { self.write(data, of, inner) };
+                let written = if reply.is_closed() { Err(data) } else { self.write(data, kind, inner) };
                 FinishedJob::Write(written, reply)
             }
             Job::Read(number, mut into, reply) => {
@@ -243,10 +243,10 @@ impl Extents {
                 let read = self.file.read_exact_at(&mut into, number * EXTENT_BYTES as u64);
                 FinishedJob::Read(read.map(|()| into).inspect_err(|error| self.log_failure(error)), reply)
             }
-            Job::Free(number, of) => {
+            Job::Free(number, kind) => {
                 self.punch_hole(number);
                 self.free.push(number);
-                self.response_extents -= u64::from(of == BodyKind::Response);
+                self.response_extents -= u64::from(kind == BodyKind::Response);
                 if self.free.len() as u64 == self.allocated {
                     self.truncate_file();
                 }

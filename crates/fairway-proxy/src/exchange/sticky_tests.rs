@@ -347,7 +347,7 @@ async fn any_text_is_a_session_and_the_last_part_of_its_cookie_names_no_endpoint
 async fn requests_with_equal_hashed_values_belong_together() {
     use SessionPart::{Cookie, Header, Host, Path, Query, Target, Text};
     run_local(async {
-        for (part, of) in [
+        for (part, request_of) in [
             (
                 Header("x-user".into()),
                 (|n| ("/".into(), format!("X-User: {n}\r\n"))) as fn(u32) -> (String, String),
@@ -360,7 +360,7 @@ async fn requests_with_equal_hashed_values_belong_together() {
             let play = StickyStage::from_config(&keyed_by(5, &[Text("v".into()), part.clone()], None));
             let mut owners = BTreeSet::new();
             for number in 0..60 {
-                let (target, fields) = of(number);
+                let (target, fields) = request_of(number);
                 let mut owner = None;
                 for _ in 0..3 {
                     let (now, set_cookie) = send_request(&mut play.stage.client(), &target, &fields).await;

@@ -102,7 +102,7 @@ fn run_guard<'r>(
         GuardStep::Redirect(to) => redirect::to_target(to, context, buffers),
         GuardStep::Access(list) if allows(list, context) => Verdict::Pass,
         GuardStep::Access(_) => Verdict::Refused(context.client.address_fault()),
-        GuardStep::Certificate(of) => certificate::check_certificate(of, context, buffers),
+        GuardStep::Certificate(check) => certificate::check_certificate(check, context, buffers),
         GuardStep::OverTls if context.scheme == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
         GuardStep::OverTls => Verdict::Pass,
         GuardStep::Deny(requests) => deny(requests, context, buffers),

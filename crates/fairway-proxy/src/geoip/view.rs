@@ -51,7 +51,7 @@ impl GeoIpView {
                 if database.is_none() {
                     self.shared.report_missing(kind);
                 }
-                let found = database.zip(client).and_then(|(of, client)| of.look_up(client));
+                let found = database.zip(client).and_then(|(database, client)| database.look_up(client));
                 location.add(kind, fields, found.as_ref());
             }
         }

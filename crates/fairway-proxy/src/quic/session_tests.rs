@@ -39,7 +39,7 @@ fn parameters() -> TransportParameters {
 }
 
 fn client(name: &str) -> ClientConnection {
-    let mut config = fairway_testkit::certificates::trusting_anything();
+    let mut config = fairway_testkit::certificates::unverified_client_config();
     config.alpn_protocols = vec![H3_PROTOCOL.to_vec()];
     let name = ServerName::try_from(name.to_owned()).unwrap();
     ClientConnection::new(Arc::new(config), Version::V1, name, vec![1, 1, 40]).unwrap()

@@ -228,7 +228,7 @@ pub(super) struct ClientConnection {
 
 /// TLS of a client with these ALPN protocols.
 pub(super) fn client_tls(protocols: &[&str]) -> rustls::ClientConfig {
-    let mut tls = fairway_testkit::certificates::trusting_anything();
+    let mut tls = fairway_testkit::certificates::unverified_client_config();
     tls.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     tls
 }

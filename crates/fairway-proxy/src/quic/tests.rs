@@ -9,7 +9,7 @@ use std::time::Duration;
 use fairway_model::{
     AccessList, Certificate, CertificateKey, Config, Guard, Origin, Phases, PrivateKey, VirtualHost,
 };
-use fairway_testkit::certificates::seeing_staples;
+use fairway_testkit::certificates::client_config_recording_ocsp;
 use fairway_testkit::ocsp::OcspAnswer;
 use fairway_testkit::{Authority, Backend, BackendResponse};
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
@@ -357,7 +357,7 @@ async fn certificates_are_stapled_as_over_tcp() {
         let stapled = async {
             loop {
                 // Each with its own handshake, until one follows the response.
-                let (mut tls, stapled) = seeing_staples(&[&TLS13]);
+                let (mut tls, stapled) = client_config_recording_ocsp(&[&TLS13]);
                 tls.alpn_protocols = vec![b"h3".to_vec()];
                 let mut client = Client::new(tls).await;
                 let handle = client.connect(process.addresses[0], "a.test");

@@ -180,10 +180,10 @@ impl Samples {
         wall: SystemTime,
         names: ListenerNames<'_>,
     ) -> Vec<ExportedSample> {
-        let of_rule = |(key, of): (&Arc<[u8]>, &RuleSamples)| {
-            let recent = of.samples.iter().filter(|sample| is_fresh(sample.last, now, self.keep));
+        let of_rule = |(key, rule_samples): (&Arc<[u8]>, &RuleSamples)| {
+            let recent = rule_samples.samples.iter().filter(|sample| is_fresh(sample.last, now, self.keep));
             let exported = recent.map(|sample| ExportedSample {
-                rule: Texts { bytes: Arc::clone(key), ends: of.ends },
+                rule: Texts { bytes: Arc::clone(key), ends: rule_samples.ends },
                 request: sample.request.clone(),
                 facts: sample.facts,
                 listener: names(sample.facts.listener),
@@ -206,15 +206,19 @@ impl Samples {
                 RuleSamples { ends, samples: Vec::new(), last_addition: now, last },
             );
         }
-        if let Some(of) = self.rules.get_mut(&*self.key) {
-            of.last = of.last.max(last);
-            of.add(entry, now, self.keep);
+        if let Some(rule_samples) = self.rules.get_mut(&*self.key) {
+            rule_samples.last = rule_samples.last.max(last);
+            rule_samples.add(entry, now, self.keep);
         }
     }
 
     /// Evicts the least recently used rule.
     fn make_room(&mut self) {
-        let oldest = self.rules.iter().min_by_key(|(_, of)| of.last).map(|(key, _)| Arc::clone(key));
+        let oldest = self
+            .rules
+            .iter()
+            .min_by_key(|(_, rule_samples)| rule_samples.last)
+            .map(|(key, _)| Arc::clone(key));
         if let Some(oldest) = oldest {
             self.rules.remove(&*oldest);
         }
@@ -222,9 +226,9 @@ impl Samples {
 
     fn drop_older(&mut self, now: Instant) {
         let keep = self.keep;
-        self.rules.retain(|_, of| {
-            of.samples.retain(|sample| is_fresh(sample.last, now, keep));
-            !of.samples.is_empty()
+        self.rules.retain(|_, rule_samples| {
+            rule_samples.samples.retain(|sample| is_fresh(sample.last, now, keep));
+            !rule_samples.samples.is_empty()
         });
     }
 }

@@ -110,11 +110,11 @@ fn buffers(target: &str) -> Buffers {
 
 #[tokio::test(start_paused = true)]
 async fn a_sample_contains_the_request_and_nothing_about_the_client() {
-    let stage = RecorderFixture::new(HOUR, 1);
-    stage.serve(0, "/cart?token=secret");
-    assert!(stage.samples().is_empty(), "nothing is taken on the path of a request");
-    stage.tick().await;
-    let samples = stage.samples();
+    let fixture = RecorderFixture::new(HOUR, 1);
+    fixture.serve(0, "/cart?token=secret");
+    assert!(fixture.samples().is_empty(), "samples are taken by the tick, not while a request is served");
+    fixture.tick().await;
+    let samples = fixture.samples();
     let json = serde_json::to_string(&samples).unwrap();
     assert!(!json.contains("secret") && !json.contains("203.0.113.7"), "{json}");
     let [it] = samples.as_slice() else { panic!("{json}") };
@@ -126,68 +126,68 @@ async fn a_sample_contains_the_request_and_nothing_about_the_client() {
 
 #[tokio::test(start_paused = true)]
 async fn samples_outlive_exchanges_and_are_all_different() {
-    let stage = RecorderFixture::new(HOUR, 2);
-    stage.serve(1, "/rare");
-    stage.tick().await;
+    let fixture = RecorderFixture::new(HOUR, 2);
+    fixture.serve(1, "/rare");
+    fixture.tick().await;
     for _ in 0..100 {
-        stage.serve(0, "/often");
+        fixture.serve(0, "/often");
     }
-    stage.tick().await;
-    assert_eq!(stage.paths(), ["/often", "/rare"]);
+    fixture.tick().await;
+    assert_eq!(fixture.paths(), ["/often", "/rare"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_has_few_samples_spread_over_time() {
-    let stage = RecorderFixture::new(HOUR, 1);
+    let fixture = RecorderFixture::new(HOUR, 1);
     for number in 0..20 {
-        stage.serve(0, &format!("/{number}"));
-        stage.tick().await;
+        fixture.serve(0, &format!("/{number}"));
+        fixture.tick().await;
     }
     let first: Vec<_> = (0..SAMPLES_PER_RULE).map(|number| format!("/{number}")).collect();
-    assert_eq!(stage.paths(), first, "those that come at once do not push the others out");
+    assert_eq!(fixture.paths(), first, "samples of the same period do not replace each other");
     tokio::time::advance(HOUR / 8).await;
-    stage.serve(0, "/later");
-    stage.serve(0, "/later/too");
-    stage.tick().await;
-    let paths = stage.paths();
+    fixture.serve(0, "/later");
+    fixture.serve(0, "/later/too");
+    fixture.tick().await;
+    let paths = fixture.paths();
     assert_eq!(paths.len(), SAMPLES_PER_RULE);
     let later: Vec<_> = paths.iter().filter(|path| path.starts_with("/later")).collect();
     assert_eq!(later.len(), 1, "{paths:?}");
-    assert!(!paths.contains(&"/0".to_owned()), "the oldest made room: {paths:?}");
+    assert!(!paths.contains(&"/0".to_owned()), "the oldest was not replaced: {paths:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sample_is_kept_for_an_hour_or_the_shorter_retention_of_exchanges() {
     for (keep, expected) in [(Duration::from_secs(60), 60), (HOUR, 3_600), (HOUR * 24, 3_600)] {
-        let stage = RecorderFixture::new(keep, 1);
-        stage.serve(0, "/");
-        stage.recorder.tick(Instant::now());
+        let fixture = RecorderFixture::new(keep, 1);
+        fixture.serve(0, "/");
+        fixture.recorder.tick(Instant::now());
         tokio::time::advance(Duration::from_secs(expected)).await;
-        assert_eq!(stage.paths(), ["/"], "{keep:?}");
+        assert_eq!(fixture.paths(), ["/"], "{keep:?}");
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(stage.paths(), [""; 0], "{keep:?}, before it is dropped");
+        assert_eq!(fixture.paths(), [""; 0], "{keep:?}, before it is dropped");
         for _ in 0..8 {
-            stage.tick().await;
+            fixture.tick().await;
         }
-        stage.serve(0, "/new");
-        stage.tick().await;
-        assert_eq!(stage.paths(), ["/new"], "{keep:?}");
+        fixture.serve(0, "/new");
+        fixture.tick().await;
+        assert_eq!(fixture.paths(), ["/new"], "{keep:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_least_recently_used_rule_is_evicted() {
     let rules = MAX_RULES + 20;
-    let stage = RecorderFixture::new(HOUR, rules);
+    let fixture = RecorderFixture::new(HOUR, rules);
     for number in 0..rules {
-        stage.serve(number, "/");
-        // Ten are among the latest exchanges.
+        fixture.serve(number, "/");
+        // A tick reads the ten latest exchanges, a quarter of the 40 that are recorded.
         if number % 10 == 9 {
-            stage.tick().await;
+            fixture.tick().await;
         }
     }
-    stage.tick().await;
-    let samples = stage.samples();
+    fixture.tick().await;
+    let samples = fixture.samples();
     assert_eq!(samples.len(), MAX_RULES);
     let has = |number: usize| {
         let field = format!("spec.rules[{number}]");
@@ -198,36 +198,36 @@ async fn the_least_recently_used_rule_is_evicted() {
 
 #[tokio::test(start_paused = true)]
 async fn unrouted_requests_are_sampled_and_malformed_ones_are_not() {
-    let stage = RecorderFixture::new(HOUR, 1);
+    let fixture = RecorderFixture::new(HOUR, 1);
     for (fault, target) in [(Fault::NoRoute, "/nowhere"), (Fault::Overloaded, "/shed")] {
         let mut record = ExchangeRecord::new(Instant::now(), 10);
         (record.fault, record.status) = (Some(fault), fault.status());
-        stage.recorder.record(&record, &buffers(target), &peer(), 1);
+        fixture.recorder.record(&record, &buffers(target), &peer(), 1);
     }
-    stage.tick().await;
-    assert_eq!(stage.paths(), ["/nowhere"]);
-    assert_eq!(stage.samples()[0].rule, None);
-    stage.recorder.clear();
-    assert_eq!(stage.paths(), [""; 0]);
+    fixture.tick().await;
+    assert_eq!(fixture.paths(), ["/nowhere"]);
+    assert_eq!(fixture.samples()[0].rule, None);
+    fixture.recorder.clear();
+    assert_eq!(fixture.paths(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_request_of_several_workers_is_listed_once() {
-    let stage = RecorderFixture::new(HOUR, 1);
+    let fixture = RecorderFixture::new(HOUR, 1);
     let other = Recorder::new(RecorderOptions { exchanges_per_worker: 40, retention: HOUR });
-    stage.serve(0, "/");
-    stage.tick().await;
+    fixture.serve(0, "/");
+    fixture.tick().await;
     let mut record = ExchangeRecord::new(Instant::now(), 10);
     record.status = 503;
-    record.served_by.rule = Some(stage.rule(0));
+    record.served_by.rule = Some(fixture.rule(0));
     other.record(&record, &buffers("/"), &peer(), 1);
     other.tick(Instant::now());
     let names = |_| None;
-    let both = [&stage.recorder, &other].map(|recorder| recorder.samples(&names));
+    let both = [&fixture.recorder, &other].map(|recorder| recorder.samples(&names));
     let options = RecorderOptions { exchanges_per_worker: 40, retention: HOUR * 2 };
     let merged = recorded_samples(both.into(), options);
     let statuses: Vec<_> = merged.samples.iter().map(|it| it.status).collect();
-    assert_eq!(statuses, [503], "the last one counts");
+    assert_eq!(statuses, [503], "two samples of a request are merged into the latest");
     assert_eq!((merged.workers, merged.exchanges), (2, 40));
     assert_eq!((merged.exchange_seconds, merged.sample_seconds), (7_200, 3_600));
     assert_eq!((merged.oldest_seconds, merged.complete_seconds), (Some(1), None));
@@ -235,12 +235,16 @@ async fn each_request_of_several_workers_is_listed_once() {
 
 #[tokio::test(start_paused = true)]
 async fn reports_since_when_every_exchange_is_recorded() {
-    let stage = RecorderFixture::new(HOUR, 1);
+    let fixture = RecorderFixture::new(HOUR, 1);
     for number in 0..25 {
-        stage.serve(0, &format!("/{number}"));
-        stage.tick().await;
+        fixture.serve(0, &format!("/{number}"));
+        fixture.tick().await;
     }
     let options = RecorderOptions { exchanges_per_worker: 40, retention: HOUR };
-    let samples = recorded_samples(vec![stage.recorder.samples(&|_| None)], options);
-    assert_eq!((samples.oldest_seconds, samples.complete_seconds), (Some(10), Some(10)), "a quarter of 40");
+    let samples = recorded_samples(vec![fixture.recorder.samples(&|_| None)], options);
+    assert_eq!(
+        (samples.oldest_seconds, samples.complete_seconds),
+        (Some(10), Some(10)),
+        "complete for the ten latest exchanges, a quarter of the 40 that are recorded"
+    );
 }

@@ -7,7 +7,7 @@ use fairway_model::{
     AccessList, BlockedClients, ForwardedTrust, Guard, HeaderEdit, HeaderField, HeaderNames, HostPattern,
     Listener, Phases, RequestEdit, Settings, ValueTest, WildcardSpan,
 };
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Authority, Backend, BackendResponse, Client, RecordedRequest, Request};
 
@@ -240,7 +240,7 @@ async fn a_blocked_client_is_refused_before_a_host_is_looked_for_and_may_go_on_a
 
 /// Why the handshake for `name`, or without a name, fails; `None` if it succeeds.
 async fn refusal(proxy: &Running, name: Option<&str>) -> Option<String> {
-    let offer = TlsOffer::new(trusting_anything(), name.unwrap_or(HOST));
+    let offer = TlsOffer::new(unverified_client_config(), name.unwrap_or(HOST));
     let offer = if name.is_some() { offer } else { offer.without_sni() };
     Client::connect_tls(proxy.https, &offer).await.err().map(|error| error.to_string())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fairway_model::{
     HostPattern, Listener, ListenerProtocol, Origin, StreamKey, StreamPolicy, StreamRoute, WeightedBackend,
 };
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
 use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, Request};
@@ -24,7 +24,7 @@ const ALERT: u8 = 21;
 fn hello(name: &str) -> Vec<u8> {
     let placeholder: String =
         name.bytes().map(|byte| if byte.is_ascii_alphabetic() { char::from(byte) } else { 'x' }).collect();
-    let config = Authority::new("nobody").client_config_for(&[&rustls::version::TLS12]);
+    let config = Authority::new("nobody").client_config_with_versions(&[&rustls::version::TLS12]);
     let server = ServerName::try_from(placeholder.clone()).unwrap();
     let mut session = ClientConnection::new(Arc::new(config), server).unwrap();
     let mut bytes = Vec::new();
@@ -122,13 +122,13 @@ async fn protocols_of_http_are_agreed_on_and_others_are_refused() {
         (&["foo", "http/1.0"], Some("http/1.0")),
         (&[], None),
     ] {
-        let offer = TlsOffer::new(trusting_anything(), "web.test").alpn(offered);
+        let offer = TlsOffer::new(unverified_client_config(), "web.test").alpn(offered);
         let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
         assert_eq!(client.tls().unwrap().alpn.as_deref(), agreed, "{offered:?}");
         let response = client.exchange(&Request::get("web.test", "/")).await.unwrap();
         assert_eq!(response.status, 200);
     }
-    let offer = TlsOffer::new(trusting_anything(), "web.test").alpn(&["foo"]);
+    let offer = TlsOffer::new(unverified_client_config(), "web.test").alpn(&["foo"]);
     let refused = Client::connect_tls(proxy.https, &offer).await.err().unwrap();
     assert!(refused.to_string().contains("NoApplicationProtocol"), "{refused}");
 }

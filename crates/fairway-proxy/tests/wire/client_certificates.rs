@@ -8,7 +8,7 @@ use fairway_model::{
     ClientCertificate, ClientCertificateMode, ClientVerification, CodingRule, Compression, Config,
     ContentCoding, Guard, HostKey, HostPattern, Listener,
 };
-use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
+use fairway_testkit::certificates::{KeyKind, Validity, unverified_client_config};
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, RawResponse, Request};
 use rustls::ClientConfig;
@@ -81,7 +81,7 @@ async fn publish(proxy: &mut Running, config: &Config) {
 }
 
 fn showing(leaf: &Leaf) -> ClientConfig {
-    leaf.shown_by(trusting_anything())
+    leaf.add_client_certificate(unverified_client_config())
 }
 
 fn get() -> Request {
@@ -107,7 +107,7 @@ async fn each_demand_serves_and_refuses_as_nginx_does() {
         let proxy = it.start(&Guarded::verification(it.rules(demand)));
         for (client, expected) in [
             (showing(&good), "SUCCESS|CN=good|CN=clients|-"),
-            (trusting_anything(), without),
+            (unverified_client_config(), without),
             (showing(&other), with_other),
             (showing(&old), with_old),
         ] {
@@ -156,7 +156,7 @@ async fn a_certificate_is_a_credential_that_keeps_cross_site_responses_uncompres
     for (client, site, coding) in [
         (showing(&good), "cross-site", None),
         (showing(&good), "same-origin", Some("gzip")),
-        (trusting_anything(), "cross-site", Some("gzip")),
+        (unverified_client_config(), "cross-site", Some("gzip")),
     ] {
         let request = get().header("Accept-Encoding", "gzip").header("Sec-Fetch-Site", site);
         let response = send(&proxy, client, request).await;
@@ -199,7 +199,7 @@ async fn chains_have_a_depth_and_certificates_can_be_revoked() {
     assert_eq!(send(&proxy, showing(&near), get()).await.status, 200);
     assert_eq!(send(&proxy, showing(&far), get()).await.status, 400);
     let (good, gone) = (it.authority.leaf(&["good"]), it.authority.leaf(&["gone"]));
-    let revoked = it.authority.revoking(&[&gone]).into();
+    let revoked = it.authority.revocation_list(&[&gone]).into();
     let verification =
         Guarded::verification(ClientVerification { revoked, ..it.rules(ClientCertificateMode::Unverified) });
     let proxy = it.start(&verification);
@@ -233,11 +233,11 @@ async fn subjects_pages_and_the_certificate_itself() {
     );
     let refused = send(&proxy, showing(&other), get()).await;
     assert_eq!((refused.status, &*refused.text()), (403, "client certificate unauthorized"));
-    let sent = send(&proxy, trusting_anything(), get()).await;
+    let sent = send(&proxy, unverified_client_config(), get()).await;
     assert_eq!((sent.status, sent.header("Location")), (302, Some("https://login.example/")));
     // A page on the host itself would redirect in a loop.
     let verification = ClientCertificate { error_page: Some("/login".into()), ..verification };
-    assert_eq!(send(&it.start(&verification), trusting_anything(), get()).await.status, 400);
+    assert_eq!(send(&it.start(&verification), unverified_client_config(), get()).await.status, 400);
 }
 
 #[tokio::test]
@@ -300,7 +300,7 @@ async fn a_new_client_certificate_requirement_applies_to_open_connections() {
     let patient = edited(required, |https| https.clients.idle_timeout = Some(Duration::from_secs(50)));
     publish(&mut proxy, &patient).await;
     assert_eq!(verified.exchange(&get()).await.unwrap().status, 200, "the same is asked");
-    let revoked = it.authority.revoking(&[&gone]).into();
+    let revoked = it.authority.revocation_list(&[&gone]).into();
     let rules = ClientVerification { revoked, ..it.rules(ClientCertificateMode::Required) };
     publish(&mut proxy, &verifying(&it.setup, rules)).await;
     expect_misdirected(verified).await;

@@ -1,7 +1,7 @@
 //! Clients that leave while an endpoint is silent, over real sockets; `exchange/departure_tests.rs` covers every stage of an
 //! exchange in virtual time.
 
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Backend, BackendResponse, Client, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,7 +14,7 @@ async fn is_plain_http(proxy: &Running) -> Client {
 }
 
 async fn over_tls(proxy: &Running) -> Client {
-    Client::connect_tls(proxy.https, &TlsOffer::new(trusting_anything(), HOST)).await.unwrap()
+    Client::connect_tls(proxy.https, &TlsOffer::new(unverified_client_config(), HOST)).await.unwrap()
 }
 
 /// Sends a request, and returns when the endpoint has received it.

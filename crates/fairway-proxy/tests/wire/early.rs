@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fairway_http::Head;
 use fairway_http2::{Client as Codec, Config};
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::{Backend, BackendResponse};
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
@@ -30,7 +30,7 @@ fn patient(endpoint: &Backend) -> Setup {
 
 /// A client that can finish its handshake but has not sent the end.
 async fn half_way(proxy: &Running, alpn: &[u8]) -> (TcpStream, ClientConnection) {
-    let mut config = trusting_anything();
+    let mut config = unverified_client_config();
     config.alpn_protocols = vec![alpn.to_vec()];
     let name = ServerName::try_from(HOST).unwrap();
     let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -124,7 +124,7 @@ async fn an_unexpected_message_in_a_handshake_ends_it_at_once() {
     let data = b"\x17\x03\x03\0\x05hello";
     for follows in [&finished[..], alert, data] {
         let name = ServerName::try_from(HOST).unwrap();
-        let mut session = ClientConnection::new(Arc::new(trusting_anything()), name).unwrap();
+        let mut session = ClientConnection::new(Arc::new(unverified_client_config()), name).unwrap();
         let mut hello = Vec::new();
         session.write_tls(&mut hello).unwrap();
         hello.extend_from_slice(follows);

@@ -6,7 +6,7 @@ use fairway_model::{
     AccessList, ForwardedTrust, Guard, HttpsRedirect, Listener, LocationRewrite, Phases, RealIp, Redirect,
     RedirectTarget, Replacement, UpstreamResponseEdit,
 };
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Backend, BackendResponse, Client, RecordedRequest, Request};
 
@@ -467,9 +467,9 @@ async fn locations(backend: &Backend, request: &Request, over_tls: bool) -> Vec<
         }
         let proxy = Setup::to(&[]).start_by(&config);
         let mut client = match over_tls {
-            true => {
-                Client::connect_tls(proxy.https, &TlsOffer::new(trusting_anything(), HOST)).await.unwrap()
-            }
+            true => Client::connect_tls(proxy.https, &TlsOffer::new(unverified_client_config(), HOST))
+                .await
+                .unwrap(),
             false => proxy.client().await,
         };
         let response = client.exchange(request).await.unwrap();

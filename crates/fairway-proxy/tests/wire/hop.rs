@@ -78,7 +78,7 @@ async fn requests_over_tls_go_to_the_tls_backend_of_the_rule() {
     let proxy = setup.start();
     let request = Request::get(HOST, "/");
     assert_eq!(proxy.client().await.exchange(&request).await.unwrap().text(), "plain");
-    let offer = TlsOffer::new(certificates::trusting_anything(), HOST);
+    let offer = TlsOffer::new(certificates::unverified_client_config(), HOST);
     let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
     assert_eq!(client.exchange(&request).await.unwrap().text(), "secured");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::{Backend, BackendResponse};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,7 +14,7 @@ use crate::support::{HOST, Running, Setup};
 
 /// The protocol chosen from `offers`.
 async fn negotiated(proxy: &Running, offers: &[&[u8]]) -> Option<Vec<u8>> {
-    let mut config = trusting_anything();
+    let mut config = unverified_client_config();
     config.alpn_protocols = offers.iter().map(|protocol| protocol.to_vec()).collect();
     let stream = TcpStream::connect(proxy.https).await.unwrap();
     let name = ServerName::try_from(HOST).unwrap();

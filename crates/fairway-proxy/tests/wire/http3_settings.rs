@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use fairway_model::{HostPattern, Listener, ListenerProtocol};
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
 use fairway_testkit::{Backend, BackendResponse, Client, Request, eventually};
@@ -17,7 +17,7 @@ const ADVERTISED: Option<&str> = Some("h3=\":443\"; ma=86400");
 /// `Alt-Svc` of responses over plain HTTP/1, over HTTP/1 with TLS, and over HTTP/2.
 async fn advertised(proxy: &Running, path: &str) -> [Option<String>; 3] {
     let request = Request::get(HOST, path);
-    let offer = TlsOffer::new(trusting_anything(), HOST);
+    let offer = TlsOffer::new(unverified_client_config(), HOST);
     let mut tls = Client::connect_tls(proxy.https, &offer).await.unwrap();
     let mut http2 = Browser::secure(proxy).await;
     assert_eq!(http2.get(path).await.0, 200);

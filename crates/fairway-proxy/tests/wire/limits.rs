@@ -1,6 +1,6 @@
 //! Limits on clients: the status, the close, and that other clients are not affected.
 
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Backend, BackendResponse, Client, Request};
 
@@ -68,7 +68,7 @@ async fn a_client_that_sends_a_whole_refused_body_receives_the_response() {
     // More than the buffers of both sockets can hold.
     let upload = Request::post(HOST, "/", vec![b'a'; 16 << 20]).bytes();
     for round in 0..3 {
-        let offer = TlsOffer::new(trusting_anything(), HOST);
+        let offer = TlsOffer::new(unverified_client_config(), HOST);
         let over_tls = Client::connect_tls(proxy.https, &offer).await.unwrap();
         for mut client in [proxy.client().await, over_tls] {
             // A reset would be an error here, and discard the response.

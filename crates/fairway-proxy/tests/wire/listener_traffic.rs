@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{ClientTraffic, Config, ForwardedTrust, HostPattern, Listener, ListenerProtocol};
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
 use fairway_testkit::{Backend, BackendResponse, Client, Request};
@@ -42,7 +42,7 @@ async fn publish(proxy: &mut Running, config: &Config) {
 }
 
 async fn secure(proxy: &Running) -> std::io::Result<Client> {
-    Client::connect_tls(proxy.https, &TlsOffer::new(trusting_anything(), HOST)).await
+    Client::connect_tls(proxy.https, &TlsOffer::new(unverified_client_config(), HOST)).await
 }
 
 async fn status(client: &mut Client) -> u16 {
@@ -210,7 +210,7 @@ async fn a_silent_client_has_the_time_of_a_handshake() {
 
 /// The ClientHello of a client that asks for this name.
 fn hello(name: &'static str) -> Vec<u8> {
-    let (config, name) = (Arc::new(trusting_anything()), ServerName::try_from(name).unwrap());
+    let (config, name) = (Arc::new(unverified_client_config()), ServerName::try_from(name).unwrap());
     let mut session = rustls::ClientConnection::new(config, name).unwrap();
     let mut hello = Vec::new();
     session.write_tls(&mut hello).unwrap();

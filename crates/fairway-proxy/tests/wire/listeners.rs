@@ -10,7 +10,7 @@ use fairway_model::{
     BackendKey, Config, HostKey, HostPattern, Listener, ListenerProtocol, ListenerTls, WildcardSpan,
 };
 use fairway_proxy::{Proxy, StartError};
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
 use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, Request, eventually};
@@ -290,7 +290,7 @@ async fn four_listeners() -> (Running, SocketAddr, Vec<Backend>) {
 async fn a_request_for_another_listener_of_the_port_is_misdirected() {
     let (proxy, address, _backends) = four_listeners().await;
     for (server_name, host, expected) in COALESCED {
-        let offer = TlsOffer::new(trusting_anything(), server_name);
+        let offer = TlsOffer::new(unverified_client_config(), server_name);
         let mut client = Client::connect_tls(address, &offer).await.unwrap();
         // The connection stays open: the next request may be for the right listener.
         for _ in 0..2 {
@@ -329,7 +329,8 @@ async fn a_stream_for_another_listener_of_the_port_is_misdirected_and_the_others
 
 /// The backend that responds to a client asking for this name, and the certificate.
 async fn over_tls(address: SocketAddr, name: &str) -> (String, Vec<u8>) {
-    let mut client = Client::connect_tls(address, &TlsOffer::new(trusting_anything(), name)).await.unwrap();
+    let mut client =
+        Client::connect_tls(address, &TlsOffer::new(unverified_client_config(), name)).await.unwrap();
     (text(&mut client).await, client.tls().unwrap().chain[0].to_vec())
 }
 
@@ -360,21 +361,21 @@ async fn listeners_of_one_address_are_chosen_by_name_each_with_its_certificate_a
     ] {
         assert_eq!(over_tls(address, name).await, (text.to_owned(), leaf.chain_der[0].to_vec()), "{name}");
     }
-    let without = TlsOffer::new(trusting_anything(), HOST).without_sni();
+    let without = TlsOffer::new(unverified_client_config(), HOST).without_sni();
     assert!(
         Client::connect_tls(address, &without).await.is_err(),
         "nothing serves clients that ask for no name"
     );
-    let offer = TlsOffer::new(trusting_anything(), "three.test");
+    let offer = TlsOffer::new(unverified_client_config(), "three.test");
     assert!(Client::connect_tls(address, &offer).await.is_err(), "nothing serves this name");
     proxy.expect_refused("no_listener", 2).await;
 
-    let offer = TlsOffer::new(trusting_anything(), "one.test");
+    let offer = TlsOffer::new(unverified_client_config(), "one.test");
     let mut open = Client::connect_tls(address, &offer).await.unwrap();
     assert_eq!(text(&mut open).await, "one");
     config.listeners.remove("two");
     assert_eq!(publish(&mut proxy, &config).await, Vec::<String>::new());
-    let offer = TlsOffer::new(trusting_anything(), "a.two.test");
+    let offer = TlsOffer::new(unverified_client_config(), "a.two.test");
     assert!(Client::connect_tls(address, &offer).await.is_err(), "its listener is gone");
     proxy.expect_refused("no_listener", 3).await;
     assert_eq!(text(&mut open).await, "one", "the other listener of the address goes on");

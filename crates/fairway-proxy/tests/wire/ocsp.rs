@@ -1,7 +1,7 @@
 //! OCSP responses in handshakes, with responders on loopback.
 
 use fairway_proxy::Stapling;
-use fairway_testkit::certificates::seeing_staples;
+use fairway_testkit::certificates::client_config_recording_ocsp;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::ocsp::{OcspAnswer, unsuccessful};
 use fairway_testkit::wait::WAIT_TIMEOUT;
@@ -34,7 +34,7 @@ fn fetches(result: &str) -> String {
 
 /// The stapled response that a client of `host` gets; the client is served in any case.
 async fn stapled(proxy: &Running, host: &str, version: &'static rustls::SupportedProtocolVersion) -> Vec<u8> {
-    let (config, stapled) = seeing_staples(&[version]);
+    let (config, stapled) = client_config_recording_ocsp(&[version]);
     let mut client = Client::connect_tls(proxy.https, &TlsOffer::new(config, host)).await.unwrap();
     assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
     let stapled = stapled.lock().unwrap();

@@ -10,7 +10,7 @@ use fairway_model::{
     SessionTickets as Model, SharedTicketSecret, TicketSecret,
 };
 use fairway_proxy::SessionTickets;
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, Request};
 use rustls::ClientConfig;
@@ -72,7 +72,7 @@ impl Fleet {
     }
 
     fn client(&self, version: &'static rustls::SupportedProtocolVersion) -> ClientConfig {
-        self.authority.client_config_for(&[version])
+        self.authority.client_config_with_versions(&[version])
     }
 }
 
@@ -138,7 +138,7 @@ async fn no_session_resumes_under_other_rules_for_client_certificates() {
         },
         rules(&clients, ClientCertificateMode::Unverified),
         ClientVerification { depth: Some(2), ..verification.clone() },
-        ClientVerification { revoked: clients.revoking(&[]).into(), ..verification.clone() },
+        ClientVerification { revoked: clients.revocation_list(&[]).into(), ..verification.clone() },
     ];
     let replica = |rules: &ClientVerification| fleet.verifying(rules);
     let (one, same, open) = (replica(&verification), replica(&verification), fleet.replica(|_| {}));
@@ -147,7 +147,7 @@ async fn no_session_resumes_under_other_rules_for_client_certificates() {
         replica.tickets.adopt(&shared(&["1"]));
     }
     for version in [&TLS12, &TLS13] {
-        let offer = || TlsOffer::new(good.shown_by(fleet.client(version)), HOST);
+        let offer = || TlsOffer::new(good.add_client_certificate(fleet.client(version)), HOST);
         let client = offer();
         assert!(!resumes(&one, &client).await);
         assert!(resumes(&same, &client).await && resumes(&one, &client).await);
@@ -223,7 +223,7 @@ async fn a_client_of_tls_1_3_gets_two_tickets_for_two_connections_at_a_time() {
     let replica = fleet.replica(|_| {});
     let store =
         Arc::new(Counting { sessions: ClientSessionMemoryCache::new(32), tickets: AtomicUsize::new(0) });
-    let mut config = trusting_anything();
+    let mut config = unverified_client_config();
     config.resumption = Resumption::store(store.clone());
     let offer = TlsOffer::new(config, HOST);
     assert!(!resumes(&replica, &offer).await);

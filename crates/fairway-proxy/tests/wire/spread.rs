@@ -8,7 +8,7 @@ use std::time::Duration;
 use fairway_http::Head;
 use fairway_http2::{Client as Codec, Config, Event};
 use fairway_proxy::DrainOptions;
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::wait::WAIT_TIMEOUT;
 use fairway_testkit::{Backend, BackendResponse, Request, eventually};
 use rustls_pki_types::ServerName;
@@ -43,7 +43,7 @@ impl Browser {
 
     /// Over TLS, with a handshake for this name.
     pub(crate) async fn named(address: SocketAddr, name: &'static str) -> Self {
-        let mut config = trusting_anything();
+        let mut config = unverified_client_config();
         config.alpn_protocols = vec![b"h2".to_vec()];
         let stream = TcpStream::connect(address).await.unwrap();
         let name = ServerName::try_from(name).unwrap();

@@ -11,7 +11,7 @@ use fairway_model::{
     BackendKey, ClientCertificateMode, ClientVerification, Config, HostPattern, Listener, ListenerProtocol,
     ListenerTls, Origin, StreamKey, StreamPolicy, StreamRoute, WeightedBackend, WildcardSpan,
 };
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
 use fairway_testkit::{Authority, Backend, BackendResponse, Behaviour, Client, Leaf, Request, ScriptStep};
@@ -75,7 +75,7 @@ impl MixedPort {
     }
 
     async fn exchange(&self, name: &str) -> io::Result<(String, Vec<u8>)> {
-        connect_and_exchange(self.address, &TlsOffer::new(trusting_anything(), name)).await
+        connect_and_exchange(self.address, &TlsOffer::new(unverified_client_config(), name)).await
     }
 }
 
@@ -132,7 +132,7 @@ async fn one_port_serves_http_and_ends_tls_and_passes_it_through() {
     proxy.expect_metric("fairway_streams_open", 0).await;
     proxy.expect_metric("fairway_connections_open", 0).await;
     // Clients send a TLS alert and close the connection without reading more.
-    let without = TlsOffer::new(trusting_anything(), WEB).without_sni();
+    let without = TlsOffer::new(unverified_client_config(), WEB).without_sni();
     assert_eq!(connect_and_exchange(site.address, &without).await.unwrap().0, "web", "a client without SNI");
     assert!(proxy.metric("fairway_stream_received_bytes_total").await > 200);
     assert!(proxy.metric("fairway_stream_sent_bytes_total").await > 200);
@@ -177,7 +177,7 @@ async fn a_hello_in_small_segments_and_small_records_is_understood() {
     let _proxy = site.start();
     for (name, says) in [(PASSED, "passed"), (INNER, "inner"), (WEB, "web")] {
         for size in [None, Some(40)] {
-            let mut config = trusting_anything();
+            let mut config = unverified_client_config();
             config.max_fragment_size = size;
             let socket = TcpStream::connect(site.address).await.unwrap();
             socket.set_nodelay(true).unwrap();
@@ -219,7 +219,7 @@ async fn other_bytes_than_a_hello_on_a_shared_port_are_closed_and_counted() {
 async fn a_request_for_a_passthrough_host_is_misdirected_elsewhere() {
     let site = MixedPort::new().await;
     let proxy = site.start();
-    let offer = TlsOffer::new(trusting_anything(), WEB);
+    let offer = TlsOffer::new(unverified_client_config(), WEB);
     let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     for (host, status) in [(WEB, 200), (PASSED, 421), ("other.test", 200)] {
         assert_eq!(client.exchange(&Request::get(host, "/")).await.unwrap().status, status, "{host}");
@@ -243,7 +243,7 @@ async fn inner_bytes_are_forwarded_unchanged_and_each_side_ends_its_direction() 
     route(&mut config, "inner", &[(inner.address(), 1)]);
     let proxy = site.setup.start_by(&config);
     // Fairway does not answer the client's inner protocol offer for the endpoint.
-    let offer = TlsOffer::new(trusting_anything(), INNER).alpn(&["mqtt"]);
+    let offer = TlsOffer::new(unverified_client_config(), INNER).alpn(&["mqtt"]);
     let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     assert_eq!(client.tls().unwrap().alpn, None);
     client.send(b"hello").await.unwrap();
@@ -264,7 +264,7 @@ async fn a_reset_of_one_side_resets_the_other() {
     )
     .await;
     let proxy = site.start();
-    let offer = TlsOffer::new(trusting_anything(), INNER).alpn(&[]);
+    let offer = TlsOffer::new(unverified_client_config(), INNER).alpn(&[]);
     let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     client.send(b"die").await.unwrap();
     assert!(client.read_to_end().await.is_err(), "no clean end");
@@ -330,7 +330,7 @@ async fn a_stream_of_a_removed_listener_continues_and_no_other_starts() {
         .clone()
         .options(|options| options.drain.timeout = Duration::from_secs(60))
         .start_by(&site.config);
-    let offer = TlsOffer::new(trusting_anything(), PASSED);
+    let offer = TlsOffer::new(unverified_client_config(), PASSED);
     let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     let mut config = site.config.clone();
     config.listeners.remove("passing");
@@ -349,7 +349,7 @@ async fn a_stream_ends_with_the_drain_of_the_process() {
     let site = MixedPort::new().await;
     let setup = site.setup.clone().options(|options| options.drain.timeout = TIMEOUT);
     let proxy = setup.start_by(&site.config);
-    let offer = TlsOffer::new(trusting_anything(), PASSED);
+    let offer = TlsOffer::new(unverified_client_config(), PASSED);
     let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     assert_eq!(client.exchange(&Request::get(PASSED, "/")).await.unwrap().text(), "passed");
     proxy.handle.drain();
@@ -371,7 +371,7 @@ async fn listeners_verify_their_clients_in_the_handshake() {
     let site = MixedPort::new().await;
     let clients = Authority::new("clients");
     let (good, other) = (clients.leaf(&["good"]), Authority::new("others").leaf(&["other"]));
-    let showing = |leaf: &Leaf| leaf.shown_by(trusting_anything());
+    let showing = |leaf: &Leaf| leaf.add_client_certificate(unverified_client_config());
     for (demand, without, with_other) in [
         (ClientCertificateMode::Required, false, false),
         (ClientCertificateMode::Optional, true, false),
@@ -387,13 +387,13 @@ async fn listeners_verify_their_clients_in_the_handshake() {
         for name in [WEB, INNER] {
             assert!(is_served(site.address, name, showing(&good)).await, "{demand:?} {name}");
             assert_eq!(
-                is_served(site.address, name, trusting_anything()).await,
+                is_served(site.address, name, unverified_client_config()).await,
                 without,
                 "{demand:?} {name}"
             );
             assert_eq!(is_served(site.address, name, showing(&other)).await, with_other, "{demand:?} {name}");
         }
-        assert!(is_served(site.address, PASSED, trusting_anything()).await, "the endpoint's affair");
+        assert!(is_served(site.address, PASSED, unverified_client_config()).await, "the endpoint's affair");
         let refused = 2 * (u64::from(!without) + u64::from(!with_other));
         proxy.expect_refused("handshake_failed", refused).await;
         proxy.handle.drain();
@@ -415,14 +415,15 @@ async fn a_session_of_a_listener_without_client_certificates_resumes_at_no_other
     config.listeners.insert("guarded".into(), Arc::new(listener));
     let _proxy = site.setup.start_by(&config);
     // One session store for both ports.
-    let offer = TlsOffer::new(trusting_anything(), WEB);
+    let offer = TlsOffer::new(unverified_client_config(), WEB);
     for resumed in [false, true] {
         let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
         assert_eq!(client.exchange(&Request::get(WEB, "/")).await.unwrap().text(), "web");
         assert_eq!(client.tls().unwrap().resumed, resumed);
     }
     assert!(connect_and_exchange(guarded, &offer).await.is_err());
-    let showing = TlsOffer::new(clients.leaf(&["good"]).shown_by(trusting_anything()), WEB);
+    let showing =
+        TlsOffer::new(clients.leaf(&["good"]).add_client_certificate(unverified_client_config()), WEB);
     for _ in 0..2 {
         let mut client = Client::connect_tls(guarded, &showing).await.unwrap();
         assert_eq!(client.exchange(&Request::get(WEB, "/")).await.unwrap().text(), "web");
@@ -465,7 +466,7 @@ async fn much_passes_through_in_both_directions() {
     let mut config = site.config.clone();
     route(&mut config, "passing", &[(pod.address(), 1)]);
     let proxy = site.setup.start_by(&config);
-    let offer = TlsOffer::new(trusting_anything(), PASSED).alpn(&[]);
+    let offer = TlsOffer::new(unverified_client_config(), PASSED).alpn(&[]);
     let mut client = Client::connect_tls(site.address, &offer).await.unwrap();
     client.send(&bytes).await.unwrap();
     assert!(client.read_bytes(EACH).await.unwrap() == bytes);

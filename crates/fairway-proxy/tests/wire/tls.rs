@@ -7,7 +7,9 @@ use fairway_model::{
     TlsVersions, TrustedRoots, UpstreamTls, UpstreamVerification, WildcardSpan,
 };
 use fairway_proxy::RecordedQuery;
-use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything, trusting_anything_by};
+use fairway_testkit::certificates::{
+    KeyKind, Validity, unverified_client_config, unverified_client_config_with_provider,
+};
 use fairway_testkit::client::{TlsOffer, TlsOutcome};
 use fairway_testkit::wait::WAIT_TIMEOUT;
 use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, Request, eventually};
@@ -33,7 +35,7 @@ async fn handshake(proxy: &Running, offer: &TlsOffer) -> TlsOutcome {
 }
 
 async fn shown(proxy: &Running, name: &str) -> Vec<u8> {
-    handshake(proxy, &TlsOffer::new(trusting_anything(), name)).await.chain[0].to_vec()
+    handshake(proxy, &TlsOffer::new(unverified_client_config(), name)).await.chain[0].to_vec()
 }
 
 async fn echo() -> Backend {
@@ -64,7 +66,7 @@ async fn the_name_chooses_the_certificate() {
     ] {
         assert_eq!(shown(&proxy, name).await, *leaf.chain_der[0], "{name}");
     }
-    let without = TlsOffer::new(trusting_anything(), HOST).without_sni();
+    let without = TlsOffer::new(unverified_client_config(), HOST).without_sni();
     assert_eq!(*handshake(&proxy, &without).await.chain[0], *default.chain_der[0]);
     let own_certificate = &setup.options.fallback_certificate.chain[0];
     assert_eq!(
@@ -84,7 +86,7 @@ async fn both_versions_and_both_kinds_of_key_are_spoken() {
         setup.hosts = vec![(exact(HOST), certificate("default/one", &leaf))];
         let proxy = setup.start();
         for version in [&TLS12, &TLS13] {
-            let offer = TlsOffer::new(authority.client_config_for(&[version]), HOST);
+            let offer = TlsOffer::new(authority.client_config_with_versions(&[version]), HOST);
             let outcome = handshake(&proxy, &offer).await;
             assert_eq!((outcome.version, outcome.alpn.as_deref()), (version.version, Some("http/1.1")));
         }
@@ -103,7 +105,7 @@ async fn a_session_resumes_on_whichever_worker_and_after_a_change() {
     setup.hosts = vec![(exact(HOST), certificate("default/one", &leaf))];
     let mut proxy = setup.start();
     for version in [&TLS12, &TLS13] {
-        let offer = TlsOffer::new(authority.client_config_for(&[version]), HOST);
+        let offer = TlsOffer::new(authority.client_config_with_versions(&[version]), HOST);
         assert!(!handshake(&proxy, &offer).await.resumed);
         // The kernel spreads connections over both workers, so some of many reach each worker.
         for _ in 0..12 {
@@ -125,7 +127,7 @@ async fn a_certificate_is_swapped_and_no_connection_closes() {
     };
     let mut leaf = authority.leaf(&[HOST]);
     let mut proxy = with(&leaf).start();
-    let offer = TlsOffer::new(trusting_anything(), HOST);
+    let offer = TlsOffer::new(unverified_client_config(), HOST);
     let mut open = Client::connect_tls(proxy.https, &offer).await.unwrap();
     for _ in 0..5 {
         assert_eq!(open.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
@@ -388,7 +390,7 @@ async fn a_host_offers_its_own_suites_of_tls_1_2() {
         setup.suites = Some(HostSuites { offered, chosen_by: SuitePreference::Server });
         let proxy = setup.start();
         for (version, speaks) in [(&TLS12, speaks_12), (&TLS13, true)] {
-            let offer = TlsOffer::new(authority.client_config_for(&[version]), "a.example.com");
+            let offer = TlsOffer::new(authority.client_config_with_versions(&[version]), "a.example.com");
             let connected = Client::connect_tls(proxy.https, &offer).await;
             assert_eq!(connected.is_ok(), speaks, "{version:?} {:?}", setup.suites);
         }
@@ -413,11 +415,11 @@ async fn a_disabled_version_is_refused_from_the_next_handshake_on() {
         ] {
             proxy.publish(&setup.clone().settings(|it| it.downstream.tls_versions = versions)).await;
             for (version, speaks) in [&TLS12, &TLS13].into_iter().zip(spoken) {
-                let offer = TlsOffer::new(authority.client_config_for(&[version]), "a.example.com");
+                let offer = TlsOffer::new(authority.client_config_with_versions(&[version]), "a.example.com");
                 let connected = Client::connect_tls(proxy.https, &offer).await;
                 assert_eq!(connected.is_ok(), speaks, "{version:?} {versions:?}");
             }
-            let mut config = trusting_anything();
+            let mut config = unverified_client_config();
             config.enable_sni = false;
             let unnamed =
                 Client::connect_tls(proxy.https, &TlsOffer::new(config, "elsewhere.org")).await.unwrap();
@@ -433,12 +435,12 @@ async fn keys_are_exchanged_in_an_allowed_group_that_the_client_prefers() {
     let (backend, authority) = (echo().await, Authority::new("test"));
     let leaf = authority.leaf(&["a.example.com"]);
     // The default of rustls and of browsers.
-    let later = trusting_anything();
+    let later = unverified_client_config();
     let mut provider = (**later.crypto_provider()).clone();
     provider.kx_groups.rotate_right(1);
     assert_eq!(provider.kx_groups[0].name(), NamedGroup::X25519MLKEM768);
-    let [first, later] =
-        [trusting_anything_by(provider.into()), later].map(|config| TlsOffer::new(config, "a.example.com"));
+    let [first, later] = [unverified_client_config_with_provider(provider.into()), later]
+        .map(|config| TlsOffer::new(config, "a.example.com"));
     // The FIPS module has no X25519. Where X25519 alone is allowed, Fairway offers all groups of the module.
     let (classical, only_x25519) = match cfg!(feature = "fips") {
         true => (NamedGroup::secp256r1, NamedGroup::X25519MLKEM768),
@@ -483,7 +485,7 @@ async fn a_megabyte_passes_tls_on_both_sides() {
     setup.tls = Some(trusting());
     let proxy = setup.start();
     let mut client =
-        Client::connect_tls(proxy.https, &TlsOffer::new(trusting_anything(), HOST)).await.unwrap();
+        Client::connect_tls(proxy.https, &TlsOffer::new(unverified_client_config(), HOST)).await.unwrap();
     for _ in 0..2 {
         assert!(client.exchange(&Request::post(HOST, "/", body.clone())).await.unwrap().body == body);
     }
@@ -497,7 +499,7 @@ async fn a_truncated_response_does_not_end_cleanly_under_tls() {
     .await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client =
-        Client::connect_tls(proxy.https, &TlsOffer::new(trusting_anything(), HOST)).await.unwrap();
+        Client::connect_tls(proxy.https, &TlsOffer::new(unverified_client_config(), HOST)).await.unwrap();
     client.send(Request::get(HOST, "/").http10().bytes()).await.unwrap();
     client.read_to_end().await.expect_err("no close_notify");
 }

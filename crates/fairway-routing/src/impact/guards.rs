@@ -49,7 +49,7 @@ pub(super) fn ruling(guard: &Guard, step: &GuardStep, input: &GuardInput<'_, '_>
         (Guard::ClientCertificate(_), _) if over_tls => GuardResult::Unknown(Unknown::ClientCertificate),
         (Guard::OverTls, _) if !over_tls => GuardResult::Answered(LocalResponse::plain(403)),
         (Guard::ClientCertificate(_) | Guard::OverTls, _) => GuardResult::Pass,
-        (Guard::Deny(of), GuardStep::Deny(compiled)) => deny(of, compiled, request),
+        (Guard::Deny(source_rules), GuardStep::Deny(compiled)) => deny(source_rules, compiled, request),
         (Guard::Respond(_), GuardStep::Respond(to)) => respond(to, request),
         (Guard::Preflight(_), _) if request.known_request.method == "OPTIONS" => {
             GuardResult::Unknown(Unknown::Headers)

@@ -123,10 +123,10 @@ impl Inspector for WorkerInspector {
 
 fn live_endpoint(
     (backend, address, carrier): (BackendKey, SocketAddr, PortProtocol),
-    of: EndpointState,
+    state: EndpointState,
 ) -> LiveEndpoint {
-    let EndpointState { workers, ejected_by, probed_by, suspected_by, ejected_for, failures, .. } = of;
-    let EndpointState { fails_checks, in_flight: under_way, idle, busy, latency, connect_time, .. } = of;
+    let EndpointState { workers, ejected_by, probed_by, suspected_by, ejected_for, failures, .. } = state;
+    let EndpointState { fails_checks, in_flight: under_way, idle, busy, latency, connect_time, .. } = state;
     LiveEndpoint {
         backend,
         address,

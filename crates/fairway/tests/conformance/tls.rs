@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::{Client, Request, TlsOffer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
@@ -115,7 +115,7 @@ async fn on_the_proxy(work: impl AsyncFnOnce(&Front)) {
     let front = fairway(recorder.address).await;
     work(&front).await;
     let mut client =
-        Client::connect_tls(front.https, &TlsOffer::new(trusting_anything(), "a.test")).await.unwrap();
+        Client::connect_tls(front.https, &TlsOffer::new(unverified_client_config(), "a.test")).await.unwrap();
     assert_eq!(client.exchange(&Request::get("a.test", "/")).await.unwrap().status, 200);
 }
 

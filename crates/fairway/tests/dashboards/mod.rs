@@ -405,7 +405,7 @@ async fn the_documented_types_and_labels_match_a_scrape() {
             _ = writeln!(wrong, "{name} is a {:?}, not a {}", scrape.types.get(name), metric.kind);
         }
         for series in
-            scrape.series.iter().filter(|it| scrape.kind(&it.name).is_some_and(|(of, _)| of == name))
+            scrape.series.iter().filter(|it| scrape.kind(&it.name).is_some_and(|(family, _)| family == name))
         {
             let labels: BTreeSet<_> = series.labels.keys().filter(|label| *label != "le").cloned().collect();
             if labels != metric.labels {

@@ -1,6 +1,6 @@
 //! Sessions that end early: by their user, and by the provider.
 
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::tokens::{Signer, encode};
 use fairway_testkit::{Client, Fairway, RawResponse, Request};
@@ -65,7 +65,7 @@ fn post(body: &str) -> Request {
 }
 
 async fn send(fairway: &Fairway, request: &Request) -> RawResponse {
-    let offer = TlsOffer::new(trusting_anything(), HOST);
+    let offer = TlsOffer::new(unverified_client_config(), HOST);
     Client::connect_tls(fairway.https, &offer).await.unwrap().exchange(request).await.unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::tokens::encode;
@@ -112,7 +112,7 @@ impl<'f> Browser<'f> {
     }
 
     async fn send(&mut self, request: Request) -> RawResponse {
-        let offer = TlsOffer::new(trusting_anything(), self.host);
+        let offer = TlsOffer::new(unverified_client_config(), self.host);
         let mut client = Client::connect_tls(self.fairway.https, &offer).await.unwrap();
         let response = client.exchange(&request).await.unwrap();
         for line in response.header_values("Set-Cookie") {

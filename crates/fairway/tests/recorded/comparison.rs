@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::certificates::unverified_client_config;
 use fairway_testkit::client::{Client, RawResponse, Request, TlsOffer};
 use fairway_testkit::process::Fairway;
 use serde_json::Value;
@@ -42,7 +42,7 @@ pub(crate) async fn send_case(
 ) -> io::Result<(RawResponse, Option<Vec<u8>>)> {
     let mut client = match asked.scheme.as_str() {
         "https" => {
-            let offer = TlsOffer::new(trusting_anything(), &asked.host);
+            let offer = TlsOffer::new(unverified_client_config(), &asked.host);
             Client::connect_tls(fairway.https, &offer).await?
         }
         _ => Client::connect(fairway.http).await?,

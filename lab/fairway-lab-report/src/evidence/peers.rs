@@ -36,11 +36,11 @@ pub(super) fn failures(runs: &[Results], scenario: &str) -> Vec<(String, u64, u6
             pool.settings == Settings::Recommended && !palette.is_neutral(pool.peer) && !is_calm
         });
         for pool in changing {
-            let (failed, of) = found.entry(pool.peer.to_owned()).or_default();
-            (*failed, *of) = (*failed + pool.failed(), *of + pool.requests());
+            let (failed, requests) = found.entry(pool.peer.to_owned()).or_default();
+            (*failed, *requests) = (*failed + pool.failed(), *requests + pool.requests());
         }
     }
-    found.into_iter().map(|(peer, (failed, of))| (peer, failed, of)).collect()
+    found.into_iter().map(|(peer, (failed, requests))| (peer, failed, requests)).collect()
 }
 
 /// Cases with a constant rate in which a peer's p99 was lower than Fairway's. A percentile needs ten samples above

@@ -33,7 +33,7 @@ struct Panel {
 pub(super) fn picture(suites: &Suites) -> anyhow::Result<String> {
     let of_a_million = |scenario: &str| -> BTreeMap<String, f64> {
         let found = failures(&suites.runs, scenario).into_iter();
-        found.map(|(peer, failed, of)| (peer, failed as f64 * 1e6 / of.max(1) as f64)).collect()
+        found.map(|(peer, failed, requests)| (peer, failed as f64 * 1e6 / requests.max(1) as f64)).collect()
     };
     let (pods, others) = (of_a_million("dynamic"), of_a_million("comparison"));
     let mut cpu = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Waiting for a condition, with an end.
+//! Waits for a condition, with a timeout.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,16 @@ pub(super) async fn until<T>(
     what: &str,
     mut condition: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
-    let end = Instant::now() + WAIT_TIMEOUT;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
         // A single failure is ignored: the API server may be restarting.
         let outcome = condition().await;
         match outcome {
-            Ok(Some(found)) => return Ok(found),
-            Err(error) if Instant::now() > end => {
+            Ok(Some(value)) => return Ok(value),
+            Err(error) if Instant::now() > deadline => {
                 return Err(error.context(format!("waited {} s until {what}", WAIT_TIMEOUT.as_secs())));
             }
-            Ok(None) if Instant::now() > end => {
+            Ok(None) if Instant::now() > deadline => {
                 anyhow::bail!("waited {} s in vain until {what}", WAIT_TIMEOUT.as_secs())
             }
             _ => tokio::time::sleep(POLL_INTERVAL).await,

@@ -206,7 +206,7 @@ impl Metering {
     pub(super) async fn cut(&mut self) -> anyhow::Result<MeteredUsage> {
         let mut gauge = self.gauge.lock().await;
         let reading = match self.follow.read(&mut gauge).await {
-            Ok(of) => of,
+            Ok(reading) => reading,
             // Samples are then missing, and their number is counted.
             Err(error) if matches!(*gauge, Gauge::There(_)) => {
                 tracing::debug!(%error, "samples could not be had at the end");

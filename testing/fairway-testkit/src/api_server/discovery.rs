@@ -60,7 +60,7 @@ impl Definitions {
         if !versions.contains(version) {
             return Page::no_such_resource();
         }
-        let of_version = defined.filter(|(of, _)| *of == version);
+        let of_version = defined.filter(|(defined_version, _)| *defined_version == version);
         let resources: Vec<Value> = of_version.map(|(_, resource)| described(resource)).collect();
         let page = json!({
             "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/{version}"),

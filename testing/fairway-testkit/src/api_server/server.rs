@@ -136,10 +136,10 @@ impl ApiServer {
         &self,
         times: u32,
         failure: Failure,
-        of: impl Fn(&ApiRequest) -> bool + Send + 'static,
+        applies_to: impl Fn(&ApiRequest) -> bool + Send + 'static,
     ) {
         self.change(|state| {
-            state.faults.push(Fault { failure, applies_to: Box::new(of), times: Some(times) });
+            state.faults.push(Fault { failure, applies_to: Box::new(applies_to), times: Some(times) });
         });
     }
 
@@ -183,7 +183,9 @@ impl ApiServer {
 
     /// The number of requests with a method whose path contains `part`.
     pub fn request_count(&self, method: &str, part: &str) -> usize {
-        let is = |(of, uri): &&(String, String)| of == method && path_of(uri).contains(part);
+        let is = |(method_of_request, uri): &&(String, String)| {
+            method_of_request == method && path_of(uri).contains(part)
+        };
         self.lock().requests.iter().filter(is).count()
     }
 

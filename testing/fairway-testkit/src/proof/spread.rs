@@ -24,7 +24,7 @@ use super::fleet::Fleet;
 use super::floods::cpu_of_thread;
 use super::frames::MAX_WINDOW;
 use super::site::{HOST, Scheme, Site};
-use crate::certificates::trusting_anything;
+use crate::certificates::unverified_client_config;
 use crate::process::Fairway;
 
 /// Workers of the proxy, as [`Site::serve`] starts it.
@@ -203,7 +203,7 @@ impl Connection {
         match scheme {
             Scheme::Plain => Self::over(stream).await,
             Scheme::Tls => {
-                let mut config = trusting_anything();
+                let mut config = unverified_client_config();
                 config.alpn_protocols = vec![b"h2".to_vec()];
                 let connector = TlsConnector::from(Arc::new(config));
                 Self::over(connector.connect(ServerName::try_from(HOST)?, stream).await?).await

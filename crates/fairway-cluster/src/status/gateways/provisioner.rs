@@ -324,7 +324,7 @@ impl GatewayKeeper {
         self.differing = differing;
     }
 
-    async fn write_slices(&mut self, task: WriteTask, current_text: String, edits: &[SliceEdit]) {
+    async fn write_slices(&mut self, task: WriteTask, current_versions: String, edits: &[SliceEdit]) {
         for edit in edits {
             match self.edits.write_slice(edit).await {
                 // Another replica was faster: its watch event is on its way.
@@ -332,7 +332,7 @@ impl GatewayKeeper {
                 Err(failure) => return self.efforts.record_failure(task, &failure, Instant::now()),
             }
         }
-        self.efforts.record_success(task, current_text, Instant::now());
+        self.efforts.record_success(task, current_versions, Instant::now());
     }
 
     /// Reports to the pipeline where Gateways are, if that changed.

@@ -60,22 +60,22 @@ impl WriteRetries {
     }
 
     /// Whether it must not be tried now: it failed recently, or it succeeded and the watch does not show it yet.
-    pub(super) fn must_wait(&mut self, task: &WriteTask, current_text: &str, now: Instant) -> bool {
+    pub(super) fn must_wait(&mut self, task: &WriteTask, current_versions: &str, now: Instant) -> bool {
         let failed = self.failed_writes.get(task).map(|it| it.retry_at);
         let echo = self
             .written
             .get(task)
-            .filter(|(before, _)| before == current_text)
+            .filter(|(before, _)| before == current_versions)
             .map(|(_, at)| *at + WATCH_DELAY);
         let Some(until) = failed.max(echo).filter(|until| now < *until) else { return false };
         self.schedule_look(until);
         true
     }
 
-    /// The write succeeded; `seen` was the version at that time.
-    pub(super) fn record_success(&mut self, task: WriteTask, current_text: String, now: Instant) {
+    /// The write succeeded; `current_versions` were the versions at that time.
+    pub(super) fn record_success(&mut self, task: WriteTask, current_versions: String, now: Instant) {
         self.failed_writes.remove(&task);
-        self.written.insert(task, (current_text, now));
+        self.written.insert(task, (current_versions, now));
     }
 
     /// The object is as it should be.

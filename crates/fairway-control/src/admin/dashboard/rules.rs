@@ -131,8 +131,8 @@ impl LocatedRule<'_> {
         let origin = &self.route.origin;
         // Writing to a String cannot fail.
         _ = write!(out, "{} {} {}/{}", self.host.key.host, origin.kind, origin.namespace, origin.name);
-        for of in &self.rule.matches {
-            _ = write!(out, " {}", path_text(&of.path));
+        for matched in &self.rule.matches {
+            _ = write!(out, " {}", path_text(&matched.path));
         }
         if let Action::Forward(shares) = &self.rule.action {
             for share in shares {

@@ -40,7 +40,7 @@ const TEMPLATE_SOURCES: [(&str, &str); 24] = [
 pub(super) struct Templates(Environment<'static>);
 
 impl Templates {
-    /// Compiles them.
+    /// Compiles the templates.
     pub(super) fn new() -> Self {
         let mut environment = Environment::new();
         // An undefined variable is an error in tests, and empty in a release.
@@ -55,11 +55,11 @@ impl Templates {
     }
 
     /// The response with a rendered page.
-    pub(super) fn respond(&self, shown: &Page) -> Response<Body> {
-        match self.render(shown) {
-            Ok(html) => page(shown.status, HTML_CONTENT_TYPE, html),
+    pub(super) fn respond(&self, page_data: &Page) -> Response<Body> {
+        match self.render(page_data) {
+            Ok(html) => page(page_data.status, HTML_CONTENT_TYPE, html),
             Err(error) => {
-                tracing::error!(%error, template = shown.template, "a page of the dashboard cannot be rendered");
+                tracing::error!(%error, template = page_data.template, "a page of the dashboard cannot be rendered");
                 page(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     TEXT_CONTENT_TYPE,

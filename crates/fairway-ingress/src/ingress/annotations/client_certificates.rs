@@ -81,7 +81,7 @@ fn clients(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<HostClients
         })
     });
     Some(match read {
-        Ok(of) => HostClients::Verified(of),
+        Ok(verification) => HostClients::Verified(verification),
         Err((name, code, problem)) => {
             let found = Diagnostic::new(Severity::Error, code, reader.at(name));
             reader.report(found.because(problem, "its hosts answer 403"));

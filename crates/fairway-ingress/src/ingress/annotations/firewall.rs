@@ -16,7 +16,7 @@ use crate::ingress::firewall::{self, IngressRules};
 use crate::ingress::reader::Reader;
 use crate::seclang::RuleText;
 
-/// The family.
+/// The annotations of the web application firewall.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, read);
 
 const ENABLE: &str = "enable-modsecurity";
@@ -31,7 +31,7 @@ const ANNOTATIONS: &[KnownAnnotation] = &[
         SNIPPET,
         "needs [`--waf`](waf.md); only [these directives](waf.md#rules-of-your-own); other lines give 503",
     ),
-    differs(TRANSACTION, "default `$request_id`; other variables: only of headers"),
+    differs(TRANSACTION, "default `$request_id`; only variables that headers support"),
 ];
 
 fn read(
@@ -39,13 +39,13 @@ fn read(
     context: &Context<'_>,
     contributions: &mut Contributions,
 ) -> Result<(), Closed> {
-    let Some(named) = &context.inputs.options.firewall else {
+    let Some(firewall) = &context.inputs.options.firewall else {
         return close_without_firewall(reader, context);
     };
-    let of_all = &context.defaults.firewall;
+    let defaults = &context.defaults.firewall;
     let enabled = protective_switch(reader, ENABLE)?;
     let core_rule_set = protective_switch(reader, CORE_RULES)? == Some(true);
-    if !enabled.unwrap_or(of_all.enabled) {
+    if !enabled.unwrap_or(defaults.enabled) {
         if enabled.is_none() {
             report_without_effect(reader, core_rule_set);
         }
@@ -53,11 +53,12 @@ fn read(
     }
     let snippet = rules_snippet(reader, context)?;
     let transaction = transaction_id(reader);
-    let rules = IngressRules { snippet, core_rule_set }.with(of_all).map_err(|id| {
+    let rules = IngressRules { snippet, core_rule_set }.with(defaults).map_err(|id| {
         let problem = format!("rule {id} is in {SNIPPET} of the settings ConfigMap, too");
         Closed::invalid(reader, SNIPPET, problem)
     })?;
-    if let Some((extension, backend)) = firewall::extension(named, "Ingress", reader.key, &rules, transaction)
+    if let Some((extension, backend)) =
+        firewall::extension(firewall, "Ingress", reader.key, &rules, transaction)
     {
         let origin = if enabled.is_some() { reader.at(ENABLE) } else { reader.field_origin("") };
         contributions.added.name_backend(backend, origin, BackendPurpose::Firewall);
@@ -66,7 +67,7 @@ fn read(
     Ok(())
 }
 
-/// Closes paths that ask for a firewall without one.
+/// Closes the paths of an Ingress that asks for a firewall although none is configured.
 fn close_without_firewall(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<(), Closed> {
     let requested = [ENABLE, CORE_RULES, SNIPPET].into_iter().filter(|name| {
         reader.value(name).is_some_and(|value| !value.is_empty() && parse_bool(value) != Some(false))
@@ -82,13 +83,13 @@ fn close_without_firewall(reader: &mut Reader<'_>, context: &Context<'_>) -> Res
                 (Severity::Error, closed::CLOSED_CONSEQUENCE)
             }
         };
-        let found = Diagnostic::new(severity, "unsupported-protection", reader.at(name));
-        reader.report(found.because(format!("{name}: {}", firewall::NO_FIREWALL), consequence));
+        let diagnostic = Diagnostic::new(severity, "unsupported-protection", reader.at(name));
+        reader.report(diagnostic.because(format!("{name}: {}", firewall::NO_FIREWALL), consequence));
     }
     if reader.value(TRANSACTION).is_some_and(|value| !value.is_empty()) {
-        let found = Diagnostic::new(Severity::Warning, "unsupported-annotation", reader.at(TRANSACTION));
-        let problem = format!("{TRANSACTION}: there is no web application firewall, which --waf names");
-        reader.report(found.because(problem, "the Ingress is served without it"));
+        let diagnostic = Diagnostic::new(Severity::Warning, "unsupported-annotation", reader.at(TRANSACTION));
+        let problem = format!("{TRANSACTION}: no web application firewall is configured; set --waf");
+        reader.report(diagnostic.because(problem, "the Ingress is served without it"));
     }
     outcome
 }
@@ -102,11 +103,11 @@ fn protective_switch(reader: &mut Reader<'_>, name: &str) -> Result<Option<bool>
     }
 }
 
-/// Reports annotations without effect because `enable-modsecurity` is missing, as in ingress-nginx.
+/// Reports annotations that have no effect without `enable-modsecurity`, as in ingress-nginx.
 fn report_without_effect(reader: &mut Reader<'_>, core_rule_set: bool) {
     let has = |name| reader.value(name).is_some_and(|value| !value.is_empty());
-    let idle = [(CORE_RULES, core_rule_set), (SNIPPET, has(SNIPPET)), (TRANSACTION, has(TRANSACTION))];
-    for (name, _) in idle.into_iter().filter(|(_, is_there)| *is_there) {
+    let ignored = [(CORE_RULES, core_rule_set), (SNIPPET, has(SNIPPET)), (TRANSACTION, has(TRANSACTION))];
+    for (name, _) in ignored.into_iter().filter(|(_, is_there)| *is_there) {
         reader.invalid(name, format!("there is no {ENABLE}"), "it has no effect, as in ingress-nginx");
     }
 }
@@ -114,9 +115,9 @@ fn report_without_effect(reader: &mut Reader<'_>, core_rule_set: bool) {
 /// The rules of the Ingress.
 fn rules_snippet(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<RuleText>, Closed> {
     let Some(text) = snippets::text(reader, SNIPPET) else { return Ok(None) };
-    let read = snippets::check_allowed(context, SNIPPET)
+    let rules = snippets::check_allowed(context, SNIPPET)
         .and_then(|()| RuleText::read(text).map_err(|problem| format!("{SNIPPET}, {problem}")));
-    match read {
+    match rules {
         Ok(rules) => Ok(Some(rules)),
         Err(problem) => snippets::report_unreadable(reader, context, SNIPPET, problem).map(|()| None),
     }

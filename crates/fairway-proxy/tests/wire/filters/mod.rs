@@ -35,7 +35,7 @@ async fn send(proxy: &Running, request: Request) -> RawResponse {
 }
 
 async fn send_tls(proxy: &Running, request: Request) -> RawResponse {
-    let offer = TlsOffer::new(certificates::trusting_anything(), HOST);
+    let offer = TlsOffer::new(certificates::unverified_client_config(), HOST);
     Client::connect_tls(proxy.https, &offer).await.unwrap().exchange(&request).await.unwrap()
 }
 

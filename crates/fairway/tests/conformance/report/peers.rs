@@ -135,7 +135,9 @@ pub(super) fn http2(page: &mut String, proxy: &Value) -> Vec<String> {
     let mut rest: Vec<String> = failed.iter().map(|(case, _)| case.clone()).collect();
     for (_, names, note) in HTTP2.iter().filter(|(name, ..)| *name == peer) {
         let numbers = |transport: &str| {
-            let found = failed.iter().filter(|(case, of)| of == transport && has(names, case));
+            let found = failed
+                .iter()
+                .filter(|(case, failed_transport)| failed_transport == transport && has(names, case));
             found
                 .filter_map(|(case, _)| case.split(':').next())
                 .map(|case| case.replace(' ', "/"))

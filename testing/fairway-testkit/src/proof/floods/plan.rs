@@ -14,7 +14,7 @@ use super::held_connections::{Holding, Then};
 use super::kind::Kind;
 use super::threads::Work;
 use super::{http2, passwords, regex};
-use crate::certificates::trusting_anything;
+use crate::certificates::unverified_client_config;
 use crate::client::Request;
 use crate::process::Fairway;
 use crate::proof::site::{HOST, Scheme, Site};
@@ -208,7 +208,7 @@ async fn fast(kind: Kind, fairway: &Fairway) -> Work {
             }))
         }
         Kind::Handshakes => {
-            let mut config = trusting_anything();
+            let mut config = unverified_client_config();
             config.resumption = Resumption::disabled();
             let config = Arc::new(config);
             Work::Once(Arc::new(move |stream: &mut TcpStream| {
@@ -236,7 +236,7 @@ fn server_name() -> ServerName<'static> {
 }
 
 fn client_hello() -> Vec<u8> {
-    let config = Arc::new(trusting_anything());
+    let config = Arc::new(unverified_client_config());
     let mut session = ClientConnection::new(config, server_name()).expect("the configuration is complete");
     let mut hello = Vec::new();
     session.write_tls(&mut hello).expect("a vector takes every byte");

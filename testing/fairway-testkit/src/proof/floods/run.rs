@@ -266,5 +266,5 @@ impl FloodRun {
 }
 
 fn since(before: [f64; 4], now: [f64; 4]) -> [f64; 4] {
-    std::array::from_fn(|of| (now[of] - before[of]).max(0.0))
+    std::array::from_fn(|index| (now[index] - before[index]).max(0.0))
 }
