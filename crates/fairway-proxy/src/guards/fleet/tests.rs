@@ -161,5 +161,7 @@ async fn a_share_is_lent_to_one_replica_at_a_time_while_its_client_does_not_need
         .collect();
     let all: Vec<_> = many.chunks(32).flat_map(|some| lend(9, some)).collect();
     let count_of = |wanted| all.iter().filter(|outcome| **outcome == wanted).count();
-    assert_eq!((count_of(LendOutcome::Lent), count_of(LendOutcome::Full)), (1_023, 77));
+    assert_eq!(count_of(LendOutcome::Lent), 1_023, "with that of the first client, all that may be lent");
+    // A few may be in use instead of full: the hash key is random, and a set of the table can have no room for a client.
+    assert!(all[1_050..].iter().all(|outcome| *outcome == LendOutcome::Full), "{all:?}");
 }
