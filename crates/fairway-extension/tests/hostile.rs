@@ -1,4 +1,5 @@
-//! Responses that break a rule.
+//! Responses of a service that break a rule of the protocol, and what is accepted nevertheless: unknown fields,
+//! immediate responses, and changes of headers that are refused one by one.
 
 use fairway_extension::generated::body_mutation::Mutation;
 use fairway_extension::generated::common_response::ResponseStatus;
@@ -11,18 +12,18 @@ use fairway_model::BodyMode;
 
 use crate::support::*;
 
-/// A stream whose request head was sent to the service.
-fn with_sent_head(body: BodyMode) -> TestExchange {
+/// An exchange whose request head was sent to the service.
+fn exchange_after_request_head(body: BodyMode) -> TestExchange {
     let mut extension = extension();
     extension.request = phases(true, body, true);
     extension.response = phases(true, body, true);
-    let mut world = TestExchange::new(extension);
-    world.head(Side::Request, true);
-    world
+    let mut exchange = TestExchange::new(extension);
+    exchange.head(Side::Request, true);
+    exchange
 }
 
-fn failed(world: &TestExchange) -> Option<Failure> {
-    match world.stop {
+fn failure(exchange: &TestExchange) -> Option<Failure> {
+    match exchange.stop {
         Some(StopReason::Failed(failure)) => Some(failure),
         _ => None,
     }
@@ -39,85 +40,85 @@ fn a_response_to_another_phase_is_out_of_order() {
         ProcessingResponse::default(),
     ];
     for body in MODES {
-        for answer in &responses {
-            let mut world = with_sent_head(body);
-            world.respond(answer.clone());
-            assert_eq!(failed(&world), Some(Failure::OutOfOrder), "{body:?} {answer:?}");
-            let mut world = with_sent_head(body);
-            world.respond(to_headers(Side::Request, unchanged()));
-            world.respond(to_headers(Side::Request, unchanged()));
-            assert_eq!(failed(&world), Some(Failure::OutOfOrder), "a second answer");
+        for response in &responses {
+            let mut exchange = exchange_after_request_head(body);
+            exchange.respond(response.clone());
+            assert_eq!(failure(&exchange), Some(Failure::OutOfOrder), "{body:?} {response:?}");
+            let mut exchange = exchange_after_request_head(body);
+            exchange.respond(to_headers(Side::Request, unchanged()));
+            exchange.respond(to_headers(Side::Request, unchanged()));
+            assert_eq!(failure(&exchange), Some(Failure::OutOfOrder), "a second response to the head");
         }
     }
 }
 
 #[test]
 fn a_second_response_to_a_piece_is_out_of_order() {
-    let mut world = with_sent_head(BodyMode::Streamed);
-    world.respond(to_headers(Side::Request, unchanged()));
-    world.write(Side::Request, "abc");
-    world.respond(to_body(Side::Request, unchanged()));
-    world.respond(to_body(Side::Request, unchanged()));
-    assert_eq!(failed(&world), Some(Failure::OutOfOrder));
+    let mut exchange = exchange_after_request_head(BodyMode::Streamed);
+    exchange.respond(to_headers(Side::Request, unchanged()));
+    exchange.write(Side::Request, "abc");
+    exchange.respond(to_body(Side::Request, unchanged()));
+    exchange.respond(to_body(Side::Request, unchanged()));
+    assert_eq!(failure(&exchange), Some(Failure::OutOfOrder));
 }
 
 #[test]
 fn a_full_duplex_service_cannot_end_a_body_before_its_sender() {
-    let mut world = with_sent_head(BodyMode::FullDuplexStreamed);
-    world.respond(to_headers(Side::Request, unchanged()));
-    world.write(Side::Request, "abc");
-    world.respond(to_body(Side::Request, stream(b"abc", true)));
-    assert_eq!(failed(&world), Some(Failure::OutOfOrder));
-    let mut world = with_sent_head(BodyMode::FullDuplexStreamed);
-    world.respond(to_headers(Side::Request, unchanged()));
-    world.end(Side::Request, &[("x-a", "1")]);
-    world.respond(to_body(Side::Request, stream(b"abc", true)));
-    world.respond(to_body(Side::Request, stream(b"def", false)));
-    assert_eq!(failed(&world), Some(Failure::OutOfOrder), "pieces behind the end");
+    let mut exchange = exchange_after_request_head(BodyMode::FullDuplexStreamed);
+    exchange.respond(to_headers(Side::Request, unchanged()));
+    exchange.write(Side::Request, "abc");
+    exchange.respond(to_body(Side::Request, stream(b"abc", true)));
+    assert_eq!(failure(&exchange), Some(Failure::OutOfOrder));
+    let mut exchange = exchange_after_request_head(BodyMode::FullDuplexStreamed);
+    exchange.respond(to_headers(Side::Request, unchanged()));
+    exchange.end(Side::Request, &[("x-a", "1")]);
+    exchange.respond(to_body(Side::Request, stream(b"abc", true)));
+    exchange.respond(to_body(Side::Request, stream(b"def", false)));
+    assert_eq!(failure(&exchange), Some(Failure::OutOfOrder), "a piece after the end of the body");
 }
 
 #[test]
 fn bodies_of_another_mode_are_malformed() {
     for mutation in [Mutation::Body(b"x".to_vec()), Mutation::ClearBody(true)] {
-        let mut world = with_sent_head(BodyMode::Buffered);
-        world.respond(to_headers(Side::Request, body(mutation.clone())));
-        assert_eq!(failed(&world), Some(Failure::Malformed), "a body in an answer to a head");
-        let mut world = with_sent_head(BodyMode::FullDuplexStreamed);
-        world.respond(to_headers(Side::Request, unchanged()));
-        world.respond(to_body(Side::Request, body(mutation)));
-        assert_eq!(failed(&world), Some(Failure::Malformed), "a body in place of a piece");
+        let mut exchange = exchange_after_request_head(BodyMode::Buffered);
+        exchange.respond(to_headers(Side::Request, body(mutation.clone())));
+        assert_eq!(failure(&exchange), Some(Failure::Malformed), "a body in a response to a head");
+        let mut exchange = exchange_after_request_head(BodyMode::FullDuplexStreamed);
+        exchange.respond(to_headers(Side::Request, unchanged()));
+        exchange.respond(to_body(Side::Request, body(mutation)));
+        assert_eq!(failure(&exchange), Some(Failure::Malformed), "a body in place of a piece");
     }
     for mode in [BodyMode::Streamed, BodyMode::Buffered, BodyMode::BufferedPartial] {
-        let mut world = with_sent_head(mode);
-        world.respond(to_headers(Side::Request, unchanged()));
-        world.write(Side::Request, "abc");
-        world.end(Side::Request, &[]);
-        world.respond(to_body(Side::Request, stream(b"x", true)));
-        assert_eq!(failed(&world), Some(Failure::Malformed), "{mode:?}");
+        let mut exchange = exchange_after_request_head(mode);
+        exchange.respond(to_headers(Side::Request, unchanged()));
+        exchange.write(Side::Request, "abc");
+        exchange.end(Side::Request, &[]);
+        exchange.respond(to_body(Side::Request, stream(b"x", true)));
+        assert_eq!(failure(&exchange), Some(Failure::Malformed), "{mode:?}");
     }
-    let mut world = with_sent_head(BodyMode::None);
+    let mut exchange = exchange_after_request_head(BodyMode::None);
     let status = ResponseStatus::ContinueAndReplace.into();
-    world.respond(to_headers(Side::Request, CommonResponse { status, ..stream(b"x", true) }));
-    assert_eq!(failed(&world), Some(Failure::Malformed));
-    let mut world = with_sent_head(BodyMode::None);
-    world.respond(to_headers(Side::Request, CommonResponse { status: 7, ..unchanged() }));
-    assert_eq!(failed(&world), Some(Failure::Malformed), "a status that does not exist");
+    exchange.respond(to_headers(Side::Request, CommonResponse { status, ..stream(b"x", true) }));
+    assert_eq!(failure(&exchange), Some(Failure::Malformed));
+    let mut exchange = exchange_after_request_head(BodyMode::None);
+    exchange.respond(to_headers(Side::Request, CommonResponse { status: 7, ..unchanged() }));
+    assert_eq!(failure(&exchange), Some(Failure::Malformed), "a status that does not exist");
 }
 
 #[test]
 fn invalid_headers_are_malformed() {
     for pair in [("a b", "c"), ("a", "b\r\nc: d"), ("", "x"), (":status", "99")] {
-        let mut world = with_sent_head(BodyMode::None);
-        world.respond(to_headers(Side::Request, unchanged()));
-        world.head(Side::Response, false);
+        let mut exchange = exchange_after_request_head(BodyMode::None);
+        exchange.respond(to_headers(Side::Request, unchanged()));
+        exchange.head(Side::Response, false);
         let header_mutation = set(&[pair]);
-        world.respond(to_headers(Side::Response, CommonResponse { header_mutation, ..unchanged() }));
-        assert_eq!(failed(&world), Some(Failure::Malformed), "{pair:?}");
+        exchange.respond(to_headers(Side::Response, CommonResponse { header_mutation, ..unchanged() }));
+        assert_eq!(failure(&exchange), Some(Failure::Malformed), "{pair:?}");
     }
 }
 
 #[test]
-fn forbidden_changes_are_counted_or_an_error() {
+fn refuses_forbidden_headers_and_fails_with_error_on_denied() {
     let pairs = [
         (":authority", "evil"),
         ("host", "evil"),
@@ -128,39 +129,41 @@ fn forbidden_changes_are_counted_or_an_error() {
         ("upgrade", "h2c"),
     ];
     let response = || CommonResponse { header_mutation: set(&pairs), ..unchanged() };
-    let mut world = with_sent_head(BodyMode::None);
-    world.respond(to_headers(Side::Request, response()));
-    assert_eq!((failed(&world), world.processor.counts().refused), (None, 7));
-    assert!(world.output(Side::Request).head.as_ref().unwrap().is_empty());
+    let mut exchange = exchange_after_request_head(BodyMode::None);
+    exchange.respond(to_headers(Side::Request, response()));
+    assert_eq!((failure(&exchange), exchange.processor.counts().refused), (None, 7));
+    assert!(exchange.output(Side::Request).head.as_ref().unwrap().is_empty());
     let mut extension = extension();
     extension.request = phases(true, BodyMode::None, false);
     extension.mutation_rules.error_on_denied = true;
-    let mut world = TestExchange::new(extension);
-    world.head(Side::Request, true);
-    world.respond(to_headers(Side::Request, response()));
-    assert_eq!((failed(&world), world.processor.counts().refused), (Some(Failure::NotAllowed), 1));
+    let mut exchange = TestExchange::new(extension);
+    exchange.head(Side::Request, true);
+    exchange.respond(to_headers(Side::Request, response()));
+    assert_eq!((failure(&exchange), exchange.processor.counts().refused), (Some(Failure::NotAllowed), 1));
 }
 
 #[test]
 fn messages_above_the_limit_are_rejected_by_their_prefix() {
-    let mut world = with_sent_head(BodyMode::None);
-    world.processor.receive(&[0, 0, 0xa0, 0, 0]);
-    world.drain();
-    assert_eq!((failed(&world), world.processor.held_bytes()), (Some(Failure::Malformed), 0));
+    let mut exchange = exchange_after_request_head(BodyMode::None);
+    exchange.processor.receive(&[0, 0, 0xa0, 0, 0]);
+    exchange.drain();
+    assert_eq!((failure(&exchange), exchange.processor.held_bytes()), (Some(Failure::Malformed), 0));
 }
 
 #[test]
 fn unknown_fields_are_ignored() {
-    let mut world = with_sent_head(BodyMode::None);
+    let mut exchange = exchange_after_request_head(BodyMode::None);
     // A response to the head (field 1), followed by fields 100 (a string) and 101 (a number).
     let message = [0x0a, 0, 0xa2, 0x06, 2, b'h', b'i', 0xa8, 0x06, 7];
-    world.processor.receive(&[&[0, 0, 0, 0, message.len() as u8][..], &message].concat());
-    world.drain();
-    assert!(world.stop.is_none() && world.output(Side::Request).head.is_some());
+    exchange.processor.receive(&[&[0, 0, 0, 0, message.len() as u8][..], &message].concat());
+    exchange.drain();
+    assert!(exchange.stop.is_none() && exchange.output(Side::Request).head.is_some());
 }
 
 #[test]
 fn deeply_nested_metadata_is_malformed() {
+    // `dynamic_metadata` (field 8) is a Struct: each entry of `fields` (1) has the key "a" (1) and a Value (2) that is
+    // another Struct (field 5).
     let mut message = Vec::new();
     for _ in 0..2000 {
         let inner = [&[0x2a][..], &varint(message.len()), &message].concat();
@@ -169,10 +172,10 @@ fn deeply_nested_metadata_is_malformed() {
     }
     let message = [&[0x42][..], &varint(message.len()), &message].concat();
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-    let mut world = with_sent_head(BodyMode::None);
-    world.processor.receive(&[&[0][..], &length, &message].concat());
-    world.drain();
-    assert_eq!(failed(&world), Some(Failure::Malformed));
+    let mut exchange = exchange_after_request_head(BodyMode::None);
+    exchange.processor.receive(&[&[0][..], &length, &message].concat());
+    exchange.drain();
+    assert_eq!(failure(&exchange), Some(Failure::Malformed));
 }
 
 fn varint(mut value: usize) -> Vec<u8> {
@@ -185,7 +188,7 @@ fn varint(mut value: usize) -> Vec<u8> {
     bytes
 }
 
-fn immediate(status: i32) -> ProcessingResponse {
+fn immediate_response(status: i32) -> ProcessingResponse {
     respond(Response::ImmediateResponse(ImmediateResponse {
         status: Some(HttpStatus { code: status }),
         headers: set(&[("content-type", "text/html"), ("connection", "close"), ("retry-after", "5")]),
@@ -196,7 +199,7 @@ fn immediate(status: i32) -> ProcessingResponse {
 
 #[test]
 fn an_immediate_response_replaces_a_response_that_was_not_forwarded() {
-    let is_immediate = |world: &TestExchange| match &world.stop {
+    let immediate_status = |exchange: &TestExchange| match &exchange.stop {
         Some(StopReason::Immediate(processing::ImmediateResponse { status, headers, body, grpc_status })) => {
             assert_eq!((headers.len(), &body[..], *grpc_status), (2, &b"no"[..], Some(7)));
             Some(*status)
@@ -204,33 +207,33 @@ fn an_immediate_response_replaces_a_response_that_was_not_forwarded() {
         _ => None,
     };
     for body in MODES {
-        let mut world = with_sent_head(body);
-        world.write(Side::Request, "abc");
-        world.respond(immediate(429));
-        assert_eq!((is_immediate(&world), world.processor.held_bytes()), (Some(429), 0));
-        let mut world = with_sent_head(body);
-        world.respond(to_headers(Side::Request, unchanged()));
-        world.respond(immediate(403));
+        let mut exchange = exchange_after_request_head(body);
+        exchange.write(Side::Request, "abc");
+        exchange.respond(immediate_response(429));
+        assert_eq!((immediate_status(&exchange), exchange.processor.held_bytes()), (Some(429), 0));
+        let mut exchange = exchange_after_request_head(body);
+        exchange.respond(to_headers(Side::Request, unchanged()));
+        exchange.respond(immediate_response(403));
         assert_eq!(
-            is_immediate(&world),
+            immediate_status(&exchange),
             Some(403),
-            "nothing was asked, and the service decides all the same"
+            "sent after the response to the head, while no message awaits one"
         );
-        let mut world = with_sent_head(body);
-        world.respond(to_headers(Side::Request, unchanged()));
-        world.head(Side::Response, true);
-        world.respond(immediate(0));
-        assert_eq!(is_immediate(&world), Some(200));
-        let mut world = with_sent_head(body);
-        world.respond(to_headers(Side::Request, unchanged()));
-        world.head(Side::Response, false);
-        world.respond(to_headers(Side::Response, unchanged()));
-        world.respond(immediate(403));
-        assert_eq!(failed(&world), Some(Failure::OutOfOrder));
+        let mut exchange = exchange_after_request_head(body);
+        exchange.respond(to_headers(Side::Request, unchanged()));
+        exchange.head(Side::Response, true);
+        exchange.respond(immediate_response(0));
+        assert_eq!(immediate_status(&exchange), Some(200));
+        let mut exchange = exchange_after_request_head(body);
+        exchange.respond(to_headers(Side::Request, unchanged()));
+        exchange.head(Side::Response, false);
+        exchange.respond(to_headers(Side::Response, unchanged()));
+        exchange.respond(immediate_response(403));
+        assert_eq!(failure(&exchange), Some(Failure::OutOfOrder));
     }
     for status in [-1, 100, 199, 600] {
-        let mut world = with_sent_head(BodyMode::None);
-        world.respond(immediate(status));
-        assert_eq!(failed(&world), Some(Failure::Malformed), "{status}");
+        let mut exchange = exchange_after_request_head(BodyMode::None);
+        exchange.respond(immediate_response(status));
+        assert_eq!(failure(&exchange), Some(Failure::Malformed), "{status}");
     }
 }

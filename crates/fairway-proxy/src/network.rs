@@ -1,5 +1,5 @@
-//! The network towards endpoints: sockets and the protocol over them. The only interface of the proxy to
-//! either, so that tests can script peers.
+//! Connections to endpoints: the sockets, and HTTP over them. Behind a trait, so that tests can replace endpoints with
+//! scripted ones.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 pub(crate) trait Network: 'static {
     /// A connected stream.
     type Stream: Transport;
-    /// The protocol over a stream.
+    /// HTTP over a stream.
     type Hop: Hop;
 
     /// Connects. The caller applies the timeout.
@@ -31,21 +31,21 @@ pub(crate) trait Network: 'static {
         _ = stream;
     }
 
-    /// Speaks HTTP over a new stream, with these limits on heads.
+    /// Speaks HTTP over a new stream, with these limits on head_limits.
     fn hop(
         &self,
         stream: UpstreamStream<Self::Stream>,
-        spoken: HopProtocol,
+        protocol: HopProtocol,
         workspace: &Rc<Workspace>,
-        heads: HeadLimits,
+        head_limits: HeadLimits,
     ) -> Self::Hop;
 }
 
 /// TCP sockets.
 pub(crate) struct TcpNetwork {
-    /// How long an endpoint may leave keep-alive probes unanswered before the kernel closes the connection. The
-    /// kernel does not give up unacknowledged data: `exchange::peer_watch` does, which can tell an endpoint
-    /// that is gone from one that pauses.
+    /// How long an endpoint may leave keep-alive probes unanswered before the kernel closes the connection. Keep-alive
+    /// probes only find endpoints that vanish while nothing is sent; `exchange::peer_watch` finds those that do not
+    /// acknowledge data.
     pub(crate) keepalive_timeout: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Network for TcpNetwork {
             _ => {}
         }
         let pending = PendingConnect(Some(TcpStream::from_std(socket.into())?));
-        let stream = pending.established().await?;
+        let stream = pending.wait_until_established().await?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }
@@ -72,24 +72,24 @@ impl Network for TcpNetwork {
     fn hop(
         &self,
         stream: UpstreamStream<TcpStream>,
-        spoken: HopProtocol,
+        protocol: HopProtocol,
         workspace: &Rc<Workspace>,
-        heads: HeadLimits,
+        head_limits: HeadLimits,
     ) -> Self::Hop {
-        AnyHop::new(stream, spoken, workspace, heads)
+        AnyHop::new(stream, protocol, workspace, head_limits)
     }
 }
 
 /// `EINPROGRESS` on Linux: the connect continues in the background (connect(2)).
 const EINPROGRESS: i32 = 115;
 
-/// A connect in progress. If abandoned, it may be established by then: a reset closes it without leaving a port
-/// in TIME-WAIT. This happens in `Drop` because abandoning means dropping the future that holds it.
+/// A connect in progress. Dropping it resets the connection, which may have been established in the meantime: unlike
+/// a normal close, a reset leaves no port in TIME-WAIT.
 struct PendingConnect(Option<TcpStream>);
 
 impl PendingConnect {
-    /// The stream, once the other end has accepted it.
-    async fn established(mut self) -> io::Result<TcpStream> {
+    /// Waits until the connection is established.
+    async fn wait_until_established(mut self) -> io::Result<TcpStream> {
         if let Some(stream) = &self.0 {
             poll_fn(|cx| stream.poll_write_ready(cx)).await?;
             if let Some(error) = stream.take_error()? {
@@ -124,7 +124,7 @@ mod tests {
         let network = TcpNetwork { keepalive_timeout: Duration::from_secs(3) };
         let address = listener.local_addr().unwrap();
         let mut connect = Box::pin(network.connect(address));
-        // The connect has started and is never polled again, though the listener has it.
+        // Polled only once: the kernel establishes the connection, and the future does not see it.
         let is_pending = poll_fn(|cx| Poll::Ready(connect.as_mut().poll(cx).is_pending())).await;
         let (mut accepted, _) = listener.accept().await.unwrap();
         assert!(is_pending);
@@ -134,16 +134,20 @@ mod tests {
 
         let (connected, accepted) = tokio::join!(network.connect(address), listener.accept());
         drop(connected.unwrap());
-        assert_eq!(accepted.unwrap().0.read(&mut [0]).await.unwrap(), 0, "what was connected ends as usual");
+        assert_eq!(
+            accepted.unwrap().0.read(&mut [0]).await.unwrap(),
+            0,
+            "an established connection is closed without a reset"
+        );
     }
 
     #[tokio::test]
-    async fn detects_a_vanished_endpoint_while_awaiting_a_response() {
+    async fn keepalive_is_enabled_only_on_request_and_probes_for_the_timeout() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let network = TcpNetwork { keepalive_timeout: Duration::from_secs(3) };
         let stream = network.connect(listener.local_addr().unwrap()).await.unwrap();
         let socket = SockRef::from(&stream);
-        assert!(!socket.keepalive().unwrap(), "what is forwarded may end at once");
+        assert!(!socket.keepalive().unwrap(), "a forwarded connection may be short");
         network.enable_keepalive(&stream);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(10));

@@ -25,8 +25,9 @@ struct Site {
 
 impl Site {
     async fn new(response: impl Fn() -> BackendResponse + Send + Sync + Clone + 'static) -> Self {
-        let other = response.clone();
-        let (web, api) = (Backend::http(move |_| response()).await, Backend::http(move |_| other()).await);
+        let api_response = response.clone();
+        let (web, api) =
+            (Backend::http(move |_| response()).await, Backend::http(move |_| api_response()).await);
         let (manifests, port) = (Manifests::new(), free_port());
         manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[web.address()]));
         manifests.put("api.yaml", service_with_endpoints("a", "api", 80, &[api.address()]));
@@ -53,8 +54,8 @@ impl Site {
         Self { manifests, gateway: SocketAddr::from(([127, 0, 0, 1], port)), web, api }
     }
 
-    /// A policy of this kind; `spec` is indented by two.
-    fn policy(&self, kind: &str, target: &str, spec: &str) {
+    /// Writes a policy of this kind for the target; each line of `spec` is indented by two spaces.
+    fn put_policy(&self, kind: &str, target: &str, spec: &str) {
         let group = if target.starts_with("kind: Service") { "\"\"" } else { "gateway.networking.k8s.io" };
         let name = target.rsplit(' ').next().unwrap();
         let policy = format!(
@@ -68,7 +69,7 @@ impl Site {
         Fairway::ready(Path::new(BINARY), self.manifests.path(), &["--gateway-address", "127.0.0.1"]).await
     }
 
-    fn explained(&self, path: &str) -> String {
+    fn explain(&self, path: &str) -> String {
         let url = format!("http://a.test:{}{path}", self.gateway.port());
         let arguments = ["explain", &url, "--gateway-address", "127.0.0.1", "--manifests"];
         let output = Command::new(BINARY).args(arguments).arg(self.manifests.path()).output().unwrap();
@@ -79,11 +80,11 @@ impl Site {
         Client::connect(self.gateway).await.unwrap().exchange(request).await.unwrap()
     }
 
-    async fn with_length(&self, path: &str, length: usize) -> u16 {
+    async fn post_with_length(&self, path: &str, length: usize) -> u16 {
         self.send_request(&Request::post("a.test", path, vec![b'x'; length]).close()).await.status
     }
 
-    async fn chunked(&self, path: &str, length: usize) -> u16 {
+    async fn post_chunked(&self, path: &str, length: usize) -> u16 {
         let chunks = vec!["x".repeat(length / 4); 4];
         self.send_request(&Request::new("POST", path).header("Host", "a.test").chunks(&chunks).close())
             .await
@@ -91,7 +92,7 @@ impl Site {
     }
 
     /// Sends a body without a length over HTTP/2.
-    async fn over_http2(&self, path: &str, length: usize) -> u16 {
+    async fn post_over_http2(&self, path: &str, length: usize) -> u16 {
         let stream = TokioIo::new(TcpStream::connect(self.gateway).await.unwrap());
         let executor = TokioExecutor::new();
         let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, stream).await.unwrap();
@@ -123,7 +124,7 @@ impl Body for Streamed {
 async fn another_service_makes_error_pages() {
     let site = Site::new(|| BackendResponse::status(404, "none")).await;
     let pages = "  errorPages: {statuses: [404], backendRef: {name: api, port: 80}}\n";
-    site.policy("BackendTrafficPolicy", "kind: Service, name: web", pages);
+    site.put_policy("BackendTrafficPolicy", "kind: Service, name: web", pages);
     let _fairway = site.run().await;
     let request = Request::get("a.test", "/web/x?q=1").header("Accept", "text/html").close();
     assert_eq!(site.send_request(&request).await.status, 404);
@@ -143,45 +144,45 @@ async fn another_service_makes_error_pages() {
     for _ in 0..8 {
         site.send_request(&Request::get("a.test", "/both").close()).await;
     }
-    let requests = site.api.requests().iter().skip(2).filter(|it| it.header("X-Code").is_some()).count();
-    assert_eq!(requests + 1, site.web.request_count());
+    let error_pages = site.api.requests().iter().skip(2).filter(|it| it.header("X-Code").is_some()).count();
+    assert_eq!(error_pages + 1, site.web.request_count());
 }
 
 #[tokio::test]
 async fn bodies_above_the_limit_of_a_policy_are_413_over_both_protocols() {
     let site = Site::new(|| BackendResponse::ok("fine")).await;
-    site.policy("ClientTrafficPolicy", "kind: Gateway, name: edge", "  limits: {requestBody: 64Ki}\n");
-    site.policy("BackendTrafficPolicy", "kind: Service, name: web", "  limits: {requestBody: 1000}\n");
+    site.put_policy("ClientTrafficPolicy", "kind: Gateway, name: edge", "  limits: {requestBody: 64Ki}\n");
+    site.put_policy("BackendTrafficPolicy", "kind: Service, name: web", "  limits: {requestBody: 1000}\n");
     let _fairway = site.run().await;
-    for (path, most) in [("/web", 1000), ("/api", 65_536)] {
+    for (path, limit) in [("/web", 1000), ("/api", 65_536)] {
         assert_eq!(
-            [site.with_length(path, most).await, site.with_length(path, most + 1).await],
+            [site.post_with_length(path, limit).await, site.post_with_length(path, limit + 1).await],
             [200, 413],
             "{path}"
         );
         assert_eq!(
-            [site.chunked(path, most).await, site.chunked(path, most + 4).await],
+            [site.post_chunked(path, limit).await, site.post_chunked(path, limit + 4).await],
             [200, 413],
             "{path}"
         );
         assert_eq!(
-            [site.over_http2(path, most).await, site.over_http2(path, most + 1).await],
+            [site.post_over_http2(path, limit).await, site.post_over_http2(path, limit + 1).await],
             [200, 413],
             "{path}"
         );
     }
     let mut statuses = Vec::new();
     for _ in 0..40 {
-        statuses.push(site.chunked("/both", 2000).await);
+        statuses.push(site.post_chunked("/both", 2000).await);
     }
     statuses.sort_unstable();
     statuses.dedup();
     assert_eq!(statuses, [200, 413], "each share has the limit of its Service");
-    let explained = site.explained("/web");
+    let explained = site.explain("/web");
     for described in ["request bodies: at most 65536 bytes", "body at most 1000 bytes"] {
         assert!(explained.contains(described), "{described}: {explained}");
     }
-    let explained = site.explained("/both");
+    let explained = site.explain("/both");
     assert!(explained.contains("request bodies: at most 1000 bytes"), "{explained}");
     let largest_body = |backend: &Backend| backend.requests().iter().map(|it| it.body.len()).max();
     assert_eq!((largest_body(&site.web), largest_body(&site.api)), (Some(1000), Some(65_536)));
@@ -194,28 +195,28 @@ async fn responses_are_compressed_only_for_the_service_with_the_policy() {
     let site = Site::new(text).await;
     let compression = "  compression:\n    codings: [{type: Gzip, level: 6}, {type: Brotli}]\n    \
                        contentTypes: [text/plain]\n";
-    site.policy("BackendTrafficPolicy", "kind: Service, name: web", compression);
+    site.put_policy("BackendTrafficPolicy", "kind: Service, name: web", compression);
     let _fairway = site.run().await;
-    let coded = async |path: &str, accepted: &str| {
+    let encoded_response = async |path: &str, accepted: &str| {
         let request = Request::get("a.test", path).header("Accept-Encoding", accepted).close();
         let response = site.send_request(&request).await;
         assert_eq!(response.status, 200);
         (response.header("Content-Encoding").map(str::to_owned), response.body.len())
     };
-    let (coding, length) = coded("/web", "br, gzip").await;
+    let (coding, length) = encoded_response("/web", "br, gzip").await;
     assert_eq!(coding.as_deref(), Some("gzip"), "the first coding of the policy");
     assert!(length < 500, "{length}");
-    assert_eq!(coded("/web", "br").await.0.as_deref(), Some("br"));
-    assert_eq!(coded("/web", "identity").await, (None, 2600));
-    assert_eq!(coded("/api", "br, gzip").await, (None, 2600));
+    assert_eq!(encoded_response("/web", "br").await.0.as_deref(), Some("br"));
+    assert_eq!(encoded_response("/web", "identity").await, (None, 2600));
+    assert_eq!(encoded_response("/api", "br, gzip").await, (None, 2600));
     let mut received = Vec::new();
     for _ in 0..40 {
-        received.push(coded("/both", "gzip").await.0);
+        received.push(encoded_response("/both", "gzip").await.0);
     }
     received.sort();
     received.dedup();
     assert_eq!(received, [None, Some("gzip".to_owned())], "each share follows the policy of its Service");
-    let explained = site.explained("/web");
+    let explained = site.explain("/web");
     assert!(explained.contains("gzip at level 6 from 256 bytes (text/plain)"), "{explained}");
 }
 
@@ -223,20 +224,20 @@ async fn responses_are_compressed_only_for_the_service_with_the_policy() {
 async fn request_bodies_are_buffered_as_the_policy_of_the_service_says() {
     let site = Site::new(|| BackendResponse::ok("fine")).await;
     let buffering = "  limits: {requestBody: 4000}\n  buffering: {requests: {memory: 5000}}\n";
-    site.policy("BackendTrafficPolicy", "kind: Service, name: web", buffering);
+    site.put_policy("BackendTrafficPolicy", "kind: Service, name: web", buffering);
     let _fairway = site.run().await;
-    assert_eq!([site.chunked("/web", 4000).await, site.chunked("/api", 4000).await], [200, 200]);
+    assert_eq!([site.post_chunked("/web", 4000).await, site.post_chunked("/api", 4000).await], [200, 200]);
     let length = |backend: &Backend| backend.requests()[0].header("Content-Length").map(str::to_owned);
     assert_eq!(
         (length(&site.web), length(&site.api)),
         (Some("4000".to_owned()), None),
         "one body was buffered"
     );
-    assert_eq!([site.chunked("/web", 4004).await, site.over_http2("/web", 4001).await], [413, 413]);
+    assert_eq!([site.post_chunked("/web", 4004).await, site.post_over_http2("/web", 4001).await], [413, 413]);
     assert_eq!(site.web.request_count(), 1, "a body that is too large reaches no endpoint");
     for _ in 0..20 {
-        assert_eq!(site.over_http2("/both", 4000).await, 200);
+        assert_eq!(site.post_over_http2("/both", 4000).await, 200);
     }
-    let lengths = site.web.requests().iter().filter(|it| it.header("Content-Length").is_some()).count();
-    assert_eq!(lengths, site.web.request_count());
+    let with_length = site.web.requests().iter().filter(|it| it.header("Content-Length").is_some()).count();
+    assert_eq!(with_length, site.web.request_count());
 }

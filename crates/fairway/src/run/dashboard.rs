@@ -23,18 +23,19 @@ use crate::explain::ExplainWords;
 
 /// The dashboard of the process.
 pub(super) fn dashboard(gate: &Arc<Gate>, fleet: Fleet) -> Dashboard {
-    let (recorded, generations, costs) = (recorded(gate.clone()), gate.generations(), costs(gate.clone()));
+    let (requests, generations, costs) =
+        (recorded_requests(gate.clone()), gate.generations(), costs(gate.clone()));
     let workers = WorkerInspector { gate: gate.clone(), query_lock: Arc::default(), fleet };
     let gate = gate.clone();
-    let count = move || {
+    let fetch_numbers = move || {
         let handle = gate.handle();
-        let counted = async move {
+        let numbers = async move {
             let handle = handle?;
             Some(numbers(&handle.totals().await))
         };
-        Box::pin(counted) as Pin<Box<dyn Future<Output = Option<Numbers>> + Send>>
+        Box::pin(numbers) as Pin<Box<dyn Future<Output = Option<Numbers>> + Send>>
     };
-    Dashboard::new(Box::new(ExplainWords), Box::new(count), recorded, Box::new(workers))
+    Dashboard::new(Box::new(ExplainWords), Box::new(fetch_numbers), requests, Box::new(workers))
         .with_generations(generations, costs)
 }
 
@@ -68,7 +69,7 @@ fn cost(counts: &GenerationCounts) -> GenerationCost {
     }
 }
 
-/// Queries the workers and the fleet, one query at a time, because each takes time of the workers.
+/// Queries the workers, one query at a time, because each takes time of the workers; and the other replicas.
 struct WorkerInspector {
     gate: Arc<Gate>,
     query_lock: Arc<Mutex<()>>,
@@ -77,20 +78,20 @@ struct WorkerInspector {
 
 impl Inspector for WorkerInspector {
     fn endpoints(&self, backends: Vec<BackendKey>, limit: usize) -> InspectorFuture<Vec<LiveEndpoint>> {
-        let (handle, turn) = (self.gate.handle(), Arc::clone(&self.query_lock));
+        let (handle, query_lock) = (self.gate.handle(), Arc::clone(&self.query_lock));
         Box::pin(async move {
             let Some(handle) = handle else { return Vec::new() };
-            let _turn = turn.lock().await;
+            let _guard = query_lock.lock().await;
             let states = handle.endpoint_states(EndpointQuery { backends, max_per_backend: limit }).await;
             states.into_iter().map(|(endpoint, state)| live_endpoint(endpoint, state)).collect()
         })
     }
 
     fn connections(&self) -> InspectorFuture<Option<Connections>> {
-        let (gate, turn) = (Arc::clone(&self.gate), Arc::clone(&self.query_lock));
+        let (gate, query_lock) = (Arc::clone(&self.gate), Arc::clone(&self.query_lock));
         Box::pin(async move {
             let handle = gate.handle()?;
-            let _turn = turn.lock().await;
+            let _guard = query_lock.lock().await;
             Some(connections(handle.open_connections().await, gate.unbound()))
         })
     }
@@ -175,12 +176,12 @@ fn connections(open: OpenConnections, unbound: Vec<Unbound>) -> Connections {
 }
 
 /// Queries the workers for recorded exchanges, one query at a time, because each takes time of the workers.
-fn recorded(gate: Arc<Gate>) -> RecordedRequests {
-    let turn = Arc::new(Mutex::new(()));
+fn recorded_requests(gate: Arc<Gate>) -> RecordedRequests {
+    let query_lock = Arc::new(Mutex::new(()));
     Arc::new(move |query| {
-        let (handle, turn) = (gate.handle(), Arc::clone(&turn));
+        let (handle, query_lock) = (gate.handle(), Arc::clone(&query_lock));
         Box::pin(async move {
-            let _turn = turn.lock().await;
+            let _guard = query_lock.lock().await;
             recorded_json(handle, query).await
         })
     })
