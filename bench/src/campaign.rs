@@ -60,7 +60,7 @@ impl Campaign {
         let names = if requested.is_empty() { &all[..] } else { requested };
         let mut selected: Vec<PeerRelease> =
             names.iter().map(|name| peers::named(name)).collect::<anyhow::Result<_>>()?;
-        // In the order of the report, and each once.
+        // Sorted in the order of the report, without duplicates.
         selected.sort_by_key(|selection| {
             peers::with_variants().position(|peer| peer.name == selection.peer.name)
         });
@@ -97,7 +97,7 @@ impl Campaign {
         Ok(self.report)
     }
 
-    /// All proxies at once, so that blocks can alternate; the ones not under load sleep.
+    /// Starts all proxies at once, so that blocks can alternate; the ones not under load sleep.
     fn cpu(&mut self, scenario: &Scenario) -> anyhow::Result<Option<Findings>> {
         let (part, mut missing) = self.taking_part(scenario);
         let mut running = Vec::new();
@@ -114,7 +114,7 @@ impl Campaign {
         let Some((base, _)) = running.first() else { return Ok(None) };
         let base = base.clone();
         let effort = self.report.effort;
-        // A run with fewer rounds is too short for intervals on purpose.
+        // A run with fewer rounds is meant to be short, and gives no intervals.
         let are_few = |blocks: &[Block]| effort.blocks >= ENOUGH_PAIRS as usize && lacks_pairs(blocks, &base);
         let blocks = measure::blocks(scenario, &mut running, effort, are_few)?;
         let summary = summarise(&blocks, &base);
@@ -219,7 +219,7 @@ fn baseline_scenario(scenario: &Scenario) -> Option<(Scenario, &'static str)> {
     }
 }
 
-/// Whether it is configured as all others of its kind.
+/// Whether the scenario has the configuration that most scenarios have.
 fn is_usual(scenario: &Scenario) -> bool {
     scenario.downstream == Downstream::Http1
         && !scenario.is_stream()

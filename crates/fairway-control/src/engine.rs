@@ -1,5 +1,5 @@
-//! Changes in, snapshot out: objects -> translation -> snapshot, each step at a cost proportional to the change. No thread and no
-//! clock: the time is passed in.
+//! Changes in, snapshot out: objects -> translation -> snapshot, each step at a cost proportional to the change. No thread;
+//! the time of day is passed in, and the monotonic clock only measures how long each step takes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -122,7 +122,7 @@ impl Engine {
 }
 
 impl EngineOutput {
-    /// The diagnostics of translation and compilation.
+    /// The diagnostics of the translation; `problems` has those of the compilation.
     #[must_use]
     pub fn diagnostics(&self) -> &Diagnostics {
         &self.translation.diagnostics

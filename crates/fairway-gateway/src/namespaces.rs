@@ -16,7 +16,7 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 pub(crate) enum AllowedNamespaces {
     /// None.
     None,
-    /// The object's own namespace.
+    /// The namespace of the object with this field.
     Same,
     /// All.
     All,
@@ -41,7 +41,7 @@ impl AllowedNamespaces {
         }
     }
 
-    /// Whether an object in `namespace` may be attached to one in `own`.
+    /// Whether an object in `namespace` may be attached to one in `own_namespace`.
     pub(crate) fn admits(&self, namespace: &str, own_namespace: &str, resources: &Resources) -> bool {
         match self {
             Self::None => false,
@@ -66,7 +66,8 @@ fn with_name_label<'l>(
 }
 
 /// Kubernetes `LabelSelector`: all parts must hold, and an empty selector selects everything. If the labels of a
-/// namespace are not `known`, for example without permission to read namespaces, only its name label can be missing.
+/// namespace are not `known`, for example without permission to read namespaces, only expressions about its name hold:
+/// another label may be there although it was not seen.
 fn selects(selector: &LabelSelector, labels: &BTreeMap<&str, &str>, known: bool) -> bool {
     let equal = selector.match_labels.iter().flatten();
     let mut equal = equal.map(|(name, value)| labels.get(name.as_str()) == Some(&value.as_str()));
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_namespaces_lack_only_their_name_label() {
+    fn without_known_labels_only_expressions_about_the_name_hold() {
         let selector = LabelSelector {
             match_expressions: Some(vec![requirement("NotIn", &["red"])]),
             ..LabelSelector::default()

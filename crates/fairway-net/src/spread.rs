@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The connection counts of all workers. Locked when a connection begins and ends, never in between.
+/// The connection counts of all workers. Locked when a connection begins and ends and when counts are read, not while a
+/// connection is used.
 pub struct ConnectionSpread {
     workers: Mutex<Vec<WorkerLoad>>,
 }
@@ -27,7 +28,7 @@ impl ConnectionSpread {
         Arc::new(Self { workers: Mutex::new(vec![WorkerLoad::default(); workers]) })
     }
 
-    /// Places a connection on the worker with the fewest, or on `here` if no other has fewer.
+    /// Places a connection on the worker with the fewest that is not leaving, or on `worker` if no other has fewer.
     #[must_use]
     pub fn register(self: &Arc<Self>, worker: usize) -> SpreadConnection {
         let mut workers = self.lock();
@@ -36,13 +37,13 @@ impl ConnectionSpread {
         self.count(&mut workers, least)
     }
 
-    /// Places a connection on this worker.
+    /// Places a connection on this worker, whatever the others have.
     #[must_use]
     pub fn begin_at(self: &Arc<Self>, worker: usize) -> SpreadConnection {
         self.count(&mut self.lock(), worker)
     }
 
-    /// Places no more connections of other workers on this one.
+    /// Marks a worker as leaving: [`register`](Self::register) places no more connections on it, unless all are leaving.
     pub fn unregister(&self, worker: usize) {
         if let Some(load) = self.lock().get_mut(worker) {
             load.is_leaving = true;
@@ -106,7 +107,7 @@ mod tests {
         let shares: Vec<_> = (0..3).map(|_| spread.register(0)).collect();
         assert_eq!(spread.counts(), [3, 0]);
         spread.unregister(0);
-        assert_eq!(spread.register(1).worker(), 1, "nobody else is there");
+        assert_eq!(spread.register(1).worker(), 1, "all workers are leaving");
         drop(shares);
     }
 

@@ -32,8 +32,8 @@ pub(crate) fn whole_text(branches: &[Node]) -> Hir {
     Hir::concat(vec![Hir::look(Look::Start), Hir::alternation(branches), Hir::look(Look::End)])
 }
 
-/// Rejects patterns in which something would have to match after `$` or `\Z`, which could only be the final line
-/// feed.
+/// Rejects patterns in which something has to match after `$` or `\Z`. It could only be the final line feed, because both
+/// match before it.
 ///
 /// This allows lowering `$` to "an optional line feed, then the end": everything after it matches the empty text.
 pub(crate) fn check_ends(node: &Node) -> Result<(), Refusal> {
@@ -44,7 +44,7 @@ pub(crate) fn check_ends(node: &Node) -> Result<(), Refusal> {
     }
 }
 
-/// Whether `node` satisfies this; `free` says whether what follows can be empty.
+/// Whether nothing has to match after a `$` or `\Z` in `node`; `free` says whether what follows `node` can be empty.
 fn has_only_final_ends(node: &Node, free: bool) -> bool {
     match node {
         Node::Assert(Assertion::EndOrLastLine) => free,
@@ -89,7 +89,7 @@ fn lower(node: &Node) -> Hir {
         }
         Node::Assert(Assertion::Word) => Hir::look(Look::WordAscii),
         Node::Assert(Assertion::NotWord) => Hir::look(Look::WordAsciiNegate),
-        Node::Look { .. } => unreachable!("look-around has become clauses"),
+        Node::Look { .. } => unreachable!("look-around was turned into clauses before"),
     }
 }
 

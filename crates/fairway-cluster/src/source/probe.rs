@@ -73,7 +73,7 @@ impl Probe {
         loop {
             self.record_result(check_alive(&self.client).await);
             let pause = if self.missed == 0 { HEALTHY_INTERVAL } else { FAILING_INTERVAL };
-            // Probe at once after a failed connection, but at most every half second if many fail.
+            // A failed connection triggers a probe at once, but at most one in a quarter of a second.
             let triggered = async {
                 time::sleep(FAILING_INTERVAL.min(pause) / 2).await;
                 self.trigger.0.notified().await;

@@ -20,7 +20,7 @@ pub(crate) enum PatternVerdict {
     Usable { start: Arc<[u8]>, steps: u64 },
     /// The problem, as the text after "the regular expression" in a message.
     Refused(Arc<str>),
-    /// The same, if it only exceeds the budget together with others.
+    /// Refused only because the patterns of the Ingress exceed their budget together; the text is the problem.
     TooMuch(Arc<str>),
 }
 
@@ -46,7 +46,7 @@ impl Patterns {
         for path in paths.filter_map(|path| path.path.as_deref()) {
             let rewrites = target.is_some_and(|target| target != path);
             add(path, rewrites && captures);
-            // If it is a plain path of a host with patterns (`order::entries`).
+            // On a host with patterns, a plain path becomes a location that ends in a slash (`order::entries`).
             if !rewrites && !contributions.use_regex && !path.ends_with('/') {
                 add(&format!("{path}/"), false);
             }
@@ -54,7 +54,7 @@ impl Patterns {
         Self(judged.into_iter().collect())
     }
 
-    /// The verdict on `path`; a path that no Ingress contains is checked by itself.
+    /// The verdict on `path`; a path that is not in the list is checked with a budget of its own.
     pub(crate) fn verdict(&self, path: &str) -> PatternVerdict {
         match self.0.binary_search_by(|(known, _)| (**known).cmp(path)) {
             Ok(at) => self.0[at].1.clone(),

@@ -1,5 +1,5 @@
 //! Tracks which Secrets and ConfigMaps are referenced by served Ingresses, the settings and Gateways, so that a
-//! source need not keep others. Stores only references, no objects.
+//! source can drop all others. Stores only references, no objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ struct IngressReferences {
 }
 
 impl References {
-    /// Without objects.
+    /// No object is referenced yet.
     #[must_use]
     pub fn new(options: &Options) -> Self {
         Self {
@@ -138,7 +138,7 @@ impl References {
         self.apart_from_gateways(difference)
     }
 
-    /// Removes objects that Gateways still reference.
+    /// The part of a difference that is about objects without a reference from Gateways.
     fn apart_from_gateways(&self, mut difference: ReferenceChanges) -> ReferenceChanges {
         difference.cancel_out();
         difference.gained.retain(|object| !self.gateways.contains(object));
@@ -146,7 +146,7 @@ impl References {
         difference
     }
 
-    /// Removes objects that Ingresses or the settings still reference.
+    /// The part of a difference that is about objects without a reference from Ingresses or the settings.
     fn apart_from_ingresses(&self, mut difference: ReferenceChanges) -> ReferenceChanges {
         difference.gained.retain(|object| !self.users.contains(object));
         difference.lost.retain(|object| !self.users.contains(object));
@@ -168,7 +168,7 @@ impl References {
             .flat_map(|naming| naming.named.iter())
     }
 
-    /// Whether a served Ingress, a Gateway or the settings reference it.
+    /// Whether a served Ingress, a Gateway or the settings reference the object.
     #[must_use]
     pub fn contains(&self, object: &ObjectRef) -> bool {
         self.users.contains(object) || self.gateways.contains(object)
@@ -182,7 +182,7 @@ impl References {
     fn naming(&self, key: &ObjectKey, ingress: &Ingress) -> Option<IngressReferences> {
         let annotations = Annotations { key, ingress, prefix: &self.options.annotations_prefix };
         let referenced = referenced::references_of_ingress(&annotations);
-        // References to other namespaces are refused when they are read: nobody may make Fairway look there.
+        // Annotations may not reference objects of other namespaces, so these are not kept either.
         let in_namespace = |named: &ObjectKey| named.namespace == key.namespace;
         let secrets =
             referenced.secrets.into_iter().filter(in_namespace).map(|key| ObjectRef::new(Kind::Secret, key));

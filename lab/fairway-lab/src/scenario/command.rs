@@ -1,4 +1,4 @@
-//! `fairway-lab run` and `fairway-lab list`. Hands the work on.
+//! `fairway-lab run` and `fairway-lab list`. The work is in `prepare`, `session` and `catalogue`.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use super::{catalogue, prepare, session};
 use crate::peers;
 
 impl RunArguments {
-    /// Runs the scenarios: prepares peers and a testbed, and measures inside of it.
+    /// Runs the scenarios: prepares peers and a testbed, and measures inside the testbed.
     ///
     /// # Errors
     /// Input that cannot be used.
@@ -57,7 +57,7 @@ impl ListArguments {
         }
         writeln!(
             out,
-            "\nnginx, haproxy and caddy are today's, which `{}` gets. Another release is named with its version, or \
+            "\nnginx, haproxy and caddy are the current releases, which `{}` installs. Another release is named with its version, or \
              `system` for that of this machine: nginx@1.22, haproxy@system",
             fairway_lab_measure::MAKE_CURRENT
         )?;
